@@ -1,12 +1,12 @@
-"""Calls of runs and conversations in a router with a store in memory: models, counts, costs, rewards and budgets."""
+"""Calls of runs and conversations in a router with a store in memory: models, counts, costs and budgets."""
 
 from contextlib import suppress
-from itertools import count
 from threading import Barrier, Thread
 
 import numpy as np
 import pytest
 
+from support.run_router import LARGE, RUN_USD, SMALL, Clock, fitted, serve, usage
 from wiserouter import (
     NO_CONTEXT,
     Budget,
@@ -20,64 +20,16 @@ from wiserouter import (
     Usage,
     WiseRouter,
 )
-from wiserouter.artifacts.file import read_artifact, write_artifact
-from wiserouter.artifacts.save_load import save
 from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
-    AlreadySettled,
     BudgetExhausted,
-    DamagedArtifact,
     InvalidInput,
     QuerySkipped,
     RunBudgetExhausted,
-    UnknownConversation,
 )
 from wiserouter.evaluation.off_policy.logged_decisions import read_decisions
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.stores import MemoryStore
-
-SMALL = Model("small", Price(3e-7, 1.2e-6, cache_read=3e-8), max_output_tokens=200)
-LARGE = Model("large", Price(3e-6, 1.5e-5, cache_read=3e-7, cache_write=3.75e-6), max_output_tokens=200)
-RUN_USD = (0.01, 0.1)
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 1_000.0
-
-    def __call__(self):
-        return self.now_s
-
-
-def fitted(unit="run", reward=(0.2, 0.9), budget=None, clock=None, policy=None, **settings):
-    """Return a router whose estimates say what a run costs and is worth with each model."""
-    estimates = Estimates(1, 2)
-    estimates.add_table(np.zeros(50, dtype=np.int64), np.tile(reward, (50, 1)), np.tile(RUN_USD, (50, 1)))
-    router = WiseRouter(
-        [SMALL, LARGE],
-        policy=policy or Offline(),
-        estimates=estimates,
-        conversations=Conversations(unit, **settings),
-        store=MemoryStore(clock or Clock()),
-        seed=0,
-    )
-    router.start(budget or Budget(100.0, horizon=100))
-    return router
-
-
-def usage(call, cached=True):
-    """Return the tokens of the n-th call of an agent, whose prompt grows by 1,000 tokens."""
-    prompt = 2_000 + 1_000 * call
-    return Usage(prompt, 100, cache_read_tokens=prompt - 1_000 if cached and call else 0)
-
-
-def serve(router, run, calls, first=0):
-    decisions = []
-    for call in range(first, first + calls):
-        tokens = usage(call).input_tokens
-        decisions.append(router.decide("fix the bug", conversation=run, input_tokens=tokens))
-        router.charge(decisions[-1], usage=usage(call))
-    return decisions
 
 
 def test_a_run_is_one_decision_of_the_horizon_and_keeps_its_model():
@@ -164,20 +116,6 @@ def test_open_runs_are_committed_so_that_the_plan_does_not_spend_their_money_twi
     for i in range(50):
         router.end(f"run-{i}")
     assert router.snapshot().committed_usd == 0.0
-
-
-def test_the_reward_of_a_run_is_given_by_any_of_its_calls_or_by_its_id():
-    router = fitted()
-    decisions = serve(router, "run-1", 4)
-    assert router.reward(decisions[2], 0.5) is False
-    assert router.reward(decisions[3].id, 0.6) is True
-    assert router.reward_conversation("run-1", 0.7) is True
-    assert router.estimates.labels[0, 1] == 51
-    assert router.estimates.reward[0, 1] == pytest.approx(50 * 0.9 + 0.7)
-    with pytest.raises(UnknownConversation, match="run-2"):
-        router.reward_conversation("run-2", 0.7)
-    with pytest.raises(UnknownConversation):
-        router.reward_conversation("run-1", 0.7, caller="another")
 
 
 def test_a_failed_call_sends_the_run_to_another_model_which_then_keeps_it():
@@ -437,33 +375,6 @@ def test_off_policy_evaluation_takes_a_run_for_one_decision(tmp_path):
     np.testing.assert_array_equal(read.reward, [1.0, np.nan, np.nan, np.nan])
 
 
-def test_a_score_finds_a_run_that_has_ended():
-    router = fitted()
-    serve(router, "run-1", 3)
-    router.end("run-1")
-    assert router.conversation("run-1") is None
-    assert router.reward_conversation("run-1", 0.7) is False
-    assert router.reward_conversation("run-1", 0.5) is True
-    assert router.estimates.labels[0, 1] == 51
-    serve(router, "run-1", 1)
-    assert router.reward_conversation("run-1", 0.4) is False  # the id names a new run
-    with pytest.raises(UnknownConversation):
-        router.reward_conversation("run-1", 0.7, scope="team")
-
-
-def test_a_loaded_router_keeps_conversations(tmp_path):
-    fitted().save(tmp_path / "a.wise")
-    router = WiseRouter.load(tmp_path / "a.wise")
-    assert router.conversations is None
-    router.keep_conversations(Conversations("run"))
-    router.keep_conversations(Conversations("run"))
-    assert router.conversations == Conversations("run")
-    router.start(Budget(100.0, horizon=100))
-    assert {one.model for one in serve(router, "run-1", 3)} == {"large"}
-    with pytest.raises(InvalidInput, match="keeps conversations under one setting"):
-        router.keep_conversations(Conversations("conversation"))
-
-
 def test_a_call_without_an_answer_keeps_its_model_unless_that_failed():
     router = fitted()
     held = serve(router, "run", 2)[0].model
@@ -502,21 +413,6 @@ def test_a_turn_that_could_not_be_assigned_goes_on_in_the_context_of_its_convers
     assert router.decide(context=NO_CONTEXT, conversation="chat").context == 1
 
 
-def test_what_was_learned_of_the_calls_is_saved_and_loaded(tmp_path):
-    router = fitted()
-    serve(router, "run-1", 5)
-    router.end("run-1")
-    router.save(tmp_path / "a.wise")
-    loaded = WiseRouter.load(tmp_path / "a.wise")
-    loaded.save(tmp_path / "b.wise")  # a router that keeps no conversations loses nothing
-    again = WiseRouter.load(tmp_path / "b.wise")
-    again.keep_conversations(Conversations("run"))
-    sums = router.parts().call_sums
-    assert sums["calls_left.stopped"].sum() == 1.0
-    for name, array in again.parts().call_sums.items():
-        np.testing.assert_array_equal(array, sums[name], err_msg=name)
-
-
 def test_a_skipped_query_leaves_its_run_to_the_next_call():
     router = fitted(policy=Offline(allow_skip=True), budget=Budget(0.5, horizon=100))  # half of what all need
     with pytest.raises(QuerySkipped):
@@ -533,76 +429,6 @@ def test_a_skipped_query_leaves_its_run_to_the_next_call():
     router.charge(served, 0.01)
     assert router.estimates.calls.sum() == calls + 1.0
     assert not router.reward_conversation("run", 1.0)
-
-
-@pytest.mark.parametrize("ends", [False, True])
-def test_the_score_of_a_call_whose_first_call_was_released_is_that_of_its_run(ends):
-    router = fitted()
-    first, second = (router.decide("hi", conversation="run") for _ in range(2))
-    assert second.run_id == first.id
-    router.release(first)
-    router.charge(second, 0.01)
-    assert not router.reward(second, 0.2)  # the only call of the run so far
-    again = router.decide("hi", conversation="run")
-    router.charge(again, 0.01)
-    assert again.run_id == again.id
-    if ends:
-        router.end("run")
-    assert not router.reward(second.id, 0.7)
-    assert router.reward(again, 0.8)
-    assert (router.explain(again).reward, router.explain(second).reward) == (0.8, 0.2)
-    with pytest.raises(AlreadySettled):
-        router.reward(first, 1.0)
-
-
-def test_the_score_of_a_call_is_not_that_of_an_earlier_run_of_its_id():
-    router = fitted(clock=count(1_000.0).__next__)
-    serve(router, "run", 1)
-    router.end("run")
-    first, second = (router.decide("hi", conversation="run") for _ in range(2))
-    router.release(first)
-    router.charge(second, 0.01)
-    router.end("run")
-    assert not router.reward(second, 0.2)
-    assert router.explain(second).reward == 0.2
-
-
-def test_a_model_that_came_later_is_saved_with_what_was_learned_of_the_calls(tmp_path):
-    router = fitted()
-    serve(router, "run-1", 5)
-    router.add_model(Model("new", Price(1e-6, 2e-6)))
-    router.save(tmp_path / "a.wise")  # before the next call of a conversation
-    loaded = WiseRouter.load(tmp_path / "a.wise")
-    loaded.add_model(Model("newer"))
-    loaded.save(tmp_path / "b.wise")  # without conversations
-    again = WiseRouter.load(tmp_path / "b.wise")
-    again.add_model(Model("newest"))
-    again.keep_conversations(Conversations("run"))
-    learned, present = router.parts().call_sums, again.parts().call_sums
-    assert learned["tokens.first"].any()
-    for name, array in learned.items():
-        assert len(present[name]) == 5
-        np.testing.assert_array_equal(present[name][:3], array, err_msg=name)
-
-
-def test_an_artifact_with_sums_of_other_models_is_refused(tmp_path):
-    router = fitted()
-    serve(router, "run-1", 5)
-    router.save(tmp_path / "a.wise")
-    manifest, arrays = read_artifact(tmp_path / "a.wise")
-    write_artifact(tmp_path / "a.wise", manifest, {**arrays, "calls.hits.firsts": np.zeros(3)})
-    with pytest.raises(DamagedArtifact, match=r"calls.hits.firsts must have shape \(2,\), got \(3,\)"):
-        WiseRouter.load(tmp_path / "a.wise")
-
-
-def test_costs_below_zero_after_their_deviation_plan_as_zero_and_can_be_saved(tmp_path):
-    router = fitted(unit="conversation")
-    estimates = Estimates(1, 2)
-    estimates.add_cost(0, 0, -0.001)
-    estimates.add_cost(0, 1, 0.002)
-    np.testing.assert_array_equal(estimates.means(shrink=False).cost_usd, [[0.0, 0.002]])
-    save(router.parts()._replace(estimates=estimates), tmp_path / "a.wise")
-    assert WiseRouter.load(tmp_path / "a.wise").parts().estimates.cost.tolist() == [[0.0, 0.002]]
 
 
 @pytest.mark.parametrize("unit", ["run", "conversation"])
