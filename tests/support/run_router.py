@@ -2,16 +2,7 @@
 
 import numpy as np
 
-from wiserouter import (
-    Budget,
-    Conversations,
-    Estimates,
-    Model,
-    Offline,
-    Price,
-    Usage,
-    WiseRouter,
-)
+from wiserouter import Budget, Conversations, Estimates, Model, Offline, Price, Usage, WiseRouter
 from wiserouter.stores import MemoryStore
 
 SMALL = Model("small", Price(3e-7, 1.2e-6, cache_read=3e-8), max_output_tokens=200)

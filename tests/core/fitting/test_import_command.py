@@ -7,14 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from support.recorded_calls import (
-    BEGAN_S,
-    OBSERVATION,
-    OBSERVATION_V2,
-    PAYLOAD,
-    PHOENIX_SPAN,
-    write_lines,
-)
+from support.recorded_calls import BEGAN_S, OBSERVATION, OBSERVATION_V2, PAYLOAD, PHOENIX_SPAN, write_lines
 from wiserouter import WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError

@@ -5,10 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from support.recorded_calls import (
-    PAYLOAD,
-    source,
-)
+from support.recorded_calls import PAYLOAD, source
 from wiserouter import Price
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports import log_writer

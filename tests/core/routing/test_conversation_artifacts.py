@@ -4,20 +4,10 @@ import numpy as np
 import pytest
 
 from support.run_router import fitted, serve
-from wiserouter import (
-    Budget,
-    Conversations,
-    Estimates,
-    Model,
-    Price,
-    WiseRouter,
-)
+from wiserouter import Budget, Conversations, Estimates, Model, Price, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.save_load import save
-from wiserouter.errors import (
-    DamagedArtifact,
-    InvalidInput,
-)
+from wiserouter.errors import DamagedArtifact, InvalidInput
 
 
 def test_a_loaded_router_keeps_conversations(tmp_path):

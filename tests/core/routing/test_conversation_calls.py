@@ -21,12 +21,7 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.cli.explain import _show as show
-from wiserouter.errors import (
-    BudgetExhausted,
-    InvalidInput,
-    QuerySkipped,
-    RunBudgetExhausted,
-)
+from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped, RunBudgetExhausted
 from wiserouter.evaluation.off_policy.logged_decisions import read_decisions
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.stores import MemoryStore

@@ -5,10 +5,7 @@ from itertools import count
 import pytest
 
 from support.run_router import fitted, serve
-from wiserouter.errors import (
-    AlreadySettled,
-    UnknownConversation,
-)
+from wiserouter.errors import AlreadySettled, UnknownConversation
 
 
 def test_the_reward_of_a_run_is_given_by_any_of_its_calls_or_by_its_id():
