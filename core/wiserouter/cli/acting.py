@@ -90,12 +90,13 @@ def budget(
         ended=end,
         every=every,
     )
-    with _opened(store) as opened:
-        request = hashed(repr((scope, change)))
-        answer = opened.change(scope, change, token=hashed(key) if key else "", request=request)
-        account = {"scope": scope, "account": answer.account}
-        line = change_line("budget", opened.now(), by or _user(), answer.before, answer.after, **account)
-    _report(line, journal, as_json=as_json, replayed=answer.replayed)
+    with _open_journal(journal) as file:
+        with _opened(store) as opened:
+            request = hashed(repr((scope, change)))
+            answer = opened.change(scope, change, token=hashed(key) if key else "", request=request)
+            account = {"scope": scope, "account": answer.account}
+            line = change_line("budget", opened.now(), by or _user(), answer.before, answer.after, **account)
+        _report(line, file, as_json=as_json, replayed=answer.replayed)
 
 
 def model(
@@ -176,10 +177,11 @@ def _mode(orders: Orders) -> dict[str, Any]:
 
 def _give(store: str, ordered: Any, request: str, by: str, key: str, journal: Path | None, *, as_json: bool) -> None:
     """Keep an order in a store, and report it."""
-    with _opened(store) as opened:
-        _, answer = keep_order(opened, ordered, hashed(request), hashed(key) if key else "")
-        line = change_line(answer.what, opened.now(), by or _user(), answer.before, answer.after)
-    _report(line, journal, as_json=as_json, replayed=answer.replayed)
+    with _open_journal(journal) as file:
+        with _opened(store) as opened:
+            _, answer = keep_order(opened, ordered, hashed(request), hashed(key) if key else "")
+            line = change_line(answer.what, opened.now(), by or _user(), answer.before, answer.after)
+        _report(line, file, as_json=as_json, replayed=answer.replayed)
 
 
 @contextmanager
@@ -198,13 +200,22 @@ def _opened(store: str) -> Iterator[SharedStore]:
         opened.close()
 
 
-def _report(line: dict[str, Any], journal: Path | None, *, as_json: bool, replayed: bool) -> None:
-    """Print a change, and write its line into the journal, unless it was made before."""
+@contextmanager
+def _open_journal(path: Path | None) -> Iterator[Journal | None]:
+    """Yield the journal of a change, opened before it is made: an error afterwards invites to make it again."""
+    file = None if path is None else Journal(path)
+    try:
+        yield file
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _report(line: dict[str, Any], journal: Journal | None, *, as_json: bool, replayed: bool) -> None:
+    """Write the line of a change into the journal, unless it was made before, and print it."""
     if journal is not None and not replayed:
-        file = Journal(journal)
-        file.note(lambda: line)
-        file.flush()
-        file.close()
+        journal.note(lambda: line)
+        journal.flush()
     if as_json:
         print_json({**line, "replayed": replayed})
         return

@@ -105,6 +105,16 @@ def test_what_makes_no_sense_is_one_error(store, router, arguments, error, said)
         run(*arguments, "--store", store)
 
 
+@pytest.mark.parametrize("arguments", [["budget", "--add", 5], ["model", "large", "--retire"], ["mode", "shadow"]])
+def test_nothing_is_changed_where_the_journal_cannot_be_written(store, router, arguments, tmp_path):
+    with pytest.raises(OSError, match="none"):
+        run(*arguments, "--store", store, "--journal", tmp_path / "none" / "journal.jsonl")
+    follow(router)
+    assert router.status().windows[0].amount_usd == 10.0
+    assert json.loads(run("mode", "configured", "--store", store, "--json"))["before"]["mode"] == "configured"
+    assert json.loads(run("model", "large", "--configured", "--store", store, "--json"))["before"]["retired"] is None
+
+
 def test_a_store_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(StoreUnavailable, match="no such file"):
         run("budget", "--store", tmp_path / "none.db", "--amount", 1)
