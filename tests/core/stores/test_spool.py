@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -103,6 +104,38 @@ def test_events_are_read_as_they_were_written(tmp_path):
     spool.keep(EVENTS[:1])
     spool.clear()
     assert unsent(tmp_path) == []
+
+
+def test_a_disk_that_is_full_for_a_while_breaks_no_line_and_is_logged_once(tmp_path, monkeypatch, caplog):
+    spool, other = Spool(tmp_path / "budget.db"), Spool(tmp_path / "budget.db")
+    write, room = os.write, [10_000]
+
+    def limited(file, data):
+        written = write(file, data[: room[0]]) if room[0] else 0
+        if not written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", limited)
+    spool.keep(EVENTS[:1])
+    room[0] = 20
+    spool.keep(EVENTS[1:2])
+    spool.keep(EVENTS[2:3])
+    room[0] = 10_000
+    spool.keep(EVENTS[3:])
+    spool.close()
+    assert other.left_behind()[0] == [EVENTS[0], *EVENTS[3:]]
+    assert [one.message.partition(":")[2] for one in caplog.records] == [" [Errno 28] No space left on device"]
+
+
+def test_a_line_that_is_no_text_is_left_out_and_a_name_is_no_pattern(tmp_path):
+    spool, other = Spool(tmp_path / "budget[1].db"), Spool(tmp_path / "budget[1].db")
+    spool.keep(EVENTS)
+    spool.close()
+    with next(tmp_path.iterdir()).open("ab") as file:
+        file.write(b"\xff\xfe\n")
+    assert other.left_behind()[0] == EVENTS
 
 
 def test_the_calls_of_a_worker_that_is_killed_while_its_file_is_locked_are_counted(tmp_path):

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,22 @@ class Spool:
         self._path = path
         self._identity = WorkerIdentity()
         self._file: int | None = None
+        self._failed = False
 
     def keep(self, events: Iterable[Event]) -> None:
-        """Write events to the file; where that fails, they are kept in memory only."""
+        """Write events to the file; where that fails, which is logged once, they are kept in memory only."""
         lines = [json.dumps(_plain(event)) + "\n" for event in events if type(event) in _SPOOLED.values()]
         try:
             if lines:
-                os.write(self._opened(), "".join(lines).encode())
+                _append(self._opened(), "".join(lines).encode())
         except OSError as error:
-            logger.warning("unsent events cannot be written beside %s and are kept in memory: %s", self._path, error)
+            if not self._failed:
+                logger.warning("unsent events cannot be written beside %s and stay in memory: %s", self._path, error)
+            self._failed = True
 
     def clear(self) -> None:
         """Delete the file: all events were sent."""
+        self._failed = False
         if self._file is not None and self._identity.is_current:
             self._own_path.unlink(missing_ok=True)
             self.close()
@@ -74,11 +79,12 @@ class Spool:
         """Return the events of workers that have ended, and their files, to be deleted once the events are sent."""
         events: list[Event] = []
         files = []
-        for path in sorted(self._path.parent.glob(f"{self._path.name}.unsent-*")):
+        for path in sorted(self._path.parent.glob(f"{escape(self._path.name)}.unsent-*")):
             file = os.open(path, os.O_RDWR)
             try:
                 if _locked(file):
-                    events += [event for line in path.read_text().splitlines() for event in _read(line)]
+                    lines = path.read_text("utf-8", "replace").splitlines()
+                    events += [event for line in lines for event in _read(line)]
                     files.append(path)
             finally:
                 os.close(file)
@@ -95,6 +101,17 @@ class Spool:
             self._file = os.open(self._own_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             _locked(self._file)
         return self._file
+
+
+def _append(file: int, lines: bytes) -> None:
+    """Write whole lines, or none: half a line would take the next one with it."""
+    size = os.fstat(file).st_size
+    try:
+        while lines:
+            lines = lines[os.write(file, lines) :]
+    except OSError:
+        os.ftruncate(file, size)
+        raise
 
 
 def _locked(file: int) -> bool:
