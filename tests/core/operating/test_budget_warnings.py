@@ -87,6 +87,23 @@ def test_a_new_window_has_no_past():
     assert first.spent_usd == 0.1
 
 
+def test_a_clock_that_is_set_back_leaves_the_past_before_it():
+    past, ledger = RecentSpend(), Ledger.opened(DAY, MIDNIGHT)
+    past.add(ledger, MIDNIGHT)
+    past.add(ledger, MIDNIGHT + 50_000.0)  # set forward by mistake
+    past.add(ledger, MIDNIGHT + 60.0)
+    assert MIDNIGHT + 660.0 - past.add(ledger, MIDNIGHT + 660.0).at_s >= 600.0
+
+
+def test_an_end_beyond_the_calendar_is_a_warning_without_a_date():
+    past, ledger = RecentSpend(), Ledger.opened(Budget(1e6, 10**15), 0.0)
+    past.add(ledger, 0.0)
+    (one,) = due(WarningRules(), spent(ledger, 1e-6, 1), past, 700.0, "wise", "default")
+    assert one.kind == "budget_exhaustion"
+    assert "before its requests are served" in one.text
+    assert one.as_dict()["ends_at"] is None
+
+
 def test_the_past_is_an_hour_of_minutes():
     past, ledger = RecentSpend(), Ledger.opened(DAY, MIDNIGHT)
     for second in range(0, 3 * 3_600, 10):
@@ -317,6 +334,29 @@ def test_the_thread_reads_the_budgets():
 def test_the_address_of_a_webhook_is_checked(url):
     with pytest.raises(InvalidInput, match="must begin with http"):
         Webhook(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://user:SECRET@hooks.example.org/x", "hooks.example.org must have no user and password"),
+        ("https://hooks.example.org:port/SECRET", "port of a webhook cannot be read"),
+        ("https://hooks.example.org:99999/SECRET", "port of a webhook cannot be read"),
+        ("https://[::1/SECRET", "cannot be read"),
+        ("https://hooks.example.org/SECRET key", "without spaces"),
+        ("https://hooks.example.org/SECRET\n", "without spaces"),
+        ("https://hooks.example.org/SECRÉT", "without spaces"),
+    ],
+)
+def test_an_address_that_could_never_be_reached_is_refused_and_not_shown(url, said):
+    with pytest.raises(InvalidInput, match=said) as refused:
+        Webhook(url)
+    assert "SECR" not in str(refused.value)
+
+
+def test_an_empty_secret_is_refused():
+    with pytest.raises(InvalidInput, match="must not be empty"):
+        Webhook("https://hooks.example.org/x", "")
 
 
 @given(group=st.text(max_size=300), scope=st.text(max_size=300), window=st.text(max_size=50))

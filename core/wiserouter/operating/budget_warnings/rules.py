@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from wiserouter.budgets.ledger import Ledger
@@ -20,6 +21,8 @@ MARGIN = 1.1
 """A forecast warns where it exceeds the amount by this factor."""
 
 SAMPLE_S = 60.0
+
+_LAST_YEAR_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class RecentSpend:
         if ledger.opened_at != self.began_at:
             self.began_at = ledger.opened_at
             self.samples.clear()
+        while self.samples and self.samples[-1].at_s > at_s:  # the clock was set back
+            self.samples.pop()
         if not self.samples or at_s - self.samples[-1].at_s >= SAMPLE_S:
             self.samples.append(now)
         while len(self.samples) > 1 and at_s - self.samples[1].at_s >= HOUR_S:
@@ -134,11 +139,14 @@ def _ends_early(ledger: Ledger, spent_usd: float, decided: int) -> bool:
 
 
 def _end(ledger: Ledger, usd_per_s: float, at_s: float) -> float | None:
-    """Return when the amount ends at a pace; None where that is after the renewal, which the forecast knows better."""
+    """Return when the amount ends at a pace; None where that is after the renewal, which the forecast knows better.
+
+    Of a budget that does not renew, it is None also where that is beyond the calendar.
+    """
     left_usd = ledger.budget.amount_usd + ledger.carried_usd - ledger.spent_usd
     end_s = at_s + left_usd / usd_per_s if usd_per_s > 0.0 else float("inf")
-    latest_s = ledger.renews_at
-    return end_s if end_s < (float("inf") if latest_s is None else latest_s) else None
+    latest_s = _LAST_YEAR_S if ledger.renews_at is None else ledger.renews_at
+    return end_s if end_s < latest_s else None
 
 
 def _planned_per_hour(ledger: Ledger, amount_usd: float) -> float | None:

@@ -34,7 +34,7 @@ class Webhook:
     Parameters
     ----------
     url : str
-        An http or https address.
+        An http or https address of ASCII characters, without user and password.
     secret : str, optional
         Signs each warning, so that the receiver knows who sent it and when; without one nothing is signed.
     timeout_s : float, default 10
@@ -45,7 +45,7 @@ class Webhook:
     Raises
     ------
     InvalidInput
-        If the address is none.
+        If the address is none, or the secret is empty.
     """
 
     def __init__(
@@ -53,10 +53,9 @@ class Webhook:
     ) -> None:
         import time
 
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise InvalidInput("the address of a webhook must begin with http:// or https://, got another one")
-        self.name = f"{parts.scheme}://{parts.hostname}"  # paths of webhooks are often secrets
+        if secret == "":
+            raise InvalidInput("the secret of a webhook must not be empty: anyone could sign; leave it out to sign none")
+        self.name = _place(url)
         self._url, self._secret, self._timeout_s = url, secret, timeout_s
         self._clock = clock or time.time
         self._opener = build_opener(_NoRedirects)
@@ -83,6 +82,22 @@ class Webhook:
             raise DeliveryFailed(f"{self.name} answered {status}", passing=status in _PASSING) from None
         except (OSError, HTTPException) as error:
             raise DeliveryFailed(f"{self.name} cannot be reached: {type(error).__name__}", passing=True) from None
+
+
+def _place(url: str) -> str:
+    """Return the scheme and the host of an address; errors leave the rest out, since paths are often secrets."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, _ = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        raise InvalidInput("the host and the port of a webhook cannot be read: give https://host:port/path") from None
+    if scheme not in {"http", "https"} or not host:
+        raise InvalidInput("the address of a webhook must begin with http:// or https://, got another one")
+    if "@" in parts.netloc:
+        raise InvalidInput(f"the address of the webhook at {host} must have no user and password: sign it by a secret")
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidInput("the address of a webhook must be of ASCII characters without spaces: percent-encode others")
+    return f"{scheme}://{host}"
 
 
 def signature(body: bytes, secret: str, at_s: int) -> str:
