@@ -13,6 +13,9 @@ from wiserouter.pricing.amounts import usd, usd_per_1000
 from wiserouter.routing.status import status_of
 from wiserouter.stores.inspection import AccountSnapshot, StoreSnapshot, inspect_store
 
+_MOST_NAMED = 10
+"""Scopes that an error names."""
+
 
 def status(
     store: Annotated[
@@ -35,7 +38,9 @@ def status(
     """
     found = inspect_store(store if "://" in store else f"sqlite:///{store}")
     if scope is not None and scope not in found.accounts:
-        known = ", ".join(found.accounts) or "none has"
+        known = ", ".join(list(found.accounts)[:_MOST_NAMED]) or "none has"
+        if (others := len(found.accounts) - _MOST_NAMED) > 0:
+            known += f" and {others:,} others"
         raise InvalidInput(f"scope must have a budget in {found.store} ({known}), got {scope!r}", value=scope)
     scopes = {name: one for name, one in found.accounts.items() if scope in (None, name)}
     if as_json:

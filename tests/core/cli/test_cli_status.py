@@ -100,6 +100,15 @@ def test_what_is_presumed_is_shown(url):
     assert text.count("2 presumed") == 3
 
 
+def test_an_error_names_some_of_many_scopes(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path / 'budget.db'}")
+    for at in range(1_012):
+        store.open(f"team-{at:04}", Budget(8.0, 100))
+    store.close()
+    with pytest.raises(InvalidInput, match=r"\(team-0000, .*, team-0009 and 1,002 others\), got 'team'"):
+        printed("--store", str(tmp_path / "budget.db"), "--scope", "team")
+
+
 def test_leases_are_shown_and_none_is_taken(url):
     leased = f"{url}{'&' if '?' in url else '?'}lease_share="
     store = open_store(f"{leased}0.25")
