@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -378,3 +379,20 @@ def test_the_files_of_a_store_are_readable_by_their_owner_only(tmp_path):
         again.close()
     finally:
         os.umask(former)
+
+
+def test_a_backup_of_a_file_in_use_is_restored(tmp_path, opened):
+    path, copy = tmp_path / "budget.db", tmp_path / "copy.db"
+    store = opened(f"sqlite:///{path}")
+    store.open("s", Budget(8.0, 100, limit="hard"))
+    store.reserve(record(store, "s", "a", 0.5, 0.5))
+    store.settle("a", 0.25)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"VACUUM INTO '{copy}'")
+    store.spend("s", 1.0)
+    store.close()
+    copy.replace(path)
+    restored = opened(f"sqlite:///{path}")
+    restored.open("s", Budget(8.0, 100, limit="hard"))
+    restored.spend("s", 1.0)
+    assert restored.ledger("s").spent_usd == 1.25
