@@ -176,6 +176,14 @@ def test_a_worker_that_closes_while_the_store_is_away_leaves_its_events(tmp_path
     assert unsent(tmp_path) == []
 
 
+def test_a_worker_that_has_nothing_to_send_closes_without_a_warning(tmp_path, caplog):
+    store = open_store(f"sqlite:///{tmp_path / 'budget.db'}?timeout_s=0.2")
+    store.open("s", EXPECTED)
+    with locked(tmp_path / "budget.db"):
+        store.close()
+    assert not [one for one in caplog.messages if "could not be sent" in one]
+
+
 def test_nothing_is_spooled_while_the_store_answers(tmp_path):
     store = open_store(f"sqlite:///{tmp_path / 'budget.db'}")
     store.open("s", EXPECTED)

@@ -54,7 +54,7 @@ class Webhook:
         import time
 
         if secret == "":
-            raise InvalidInput("the secret of a webhook must not be empty: anyone could sign; leave it out to sign none")
+            raise InvalidInput("the secret of a webhook must not be empty: anyone could sign; leave it out")
         self.name = _place(url)
         self._url, self._secret, self._timeout_s = url, secret, timeout_s
         self._clock = clock or time.time

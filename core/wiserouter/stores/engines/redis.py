@@ -148,8 +148,19 @@ class RedisEngine:
             return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
         if isinstance(error, AuthenticationError):
             return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
-        why = f"{said.rstrip('.')}; check that a server answers there"
+        remedy = next((do for word, do in _REMEDIES.items() if word in said), "check that a server answers there")
+        why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {remedy}"
         return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store)
+
+
+_OF_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@user_script: ?\d+: )*-?")
+
+_REMEDIES = {
+    "maxmemory": "its memory is full: raise maxmemory, or shorten decision_ttl_s",
+    "READONLY": "it is a replica: name the server that takes writes",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+}
+"""What to do, by a word of the server's answer."""
 
 
 def without_password(url: str) -> str:

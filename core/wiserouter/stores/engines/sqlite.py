@@ -258,7 +258,10 @@ class SQLiteEngine:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> StoreError:
-        why = f"{error}; check that its folder exists, is writable and is not full"
+        remedy = "check that its folder exists, is writable and is not full"
+        if _is_busy(error):
+            remedy = "another process writes for longer than timeout_s: end its transaction"
+        why = f"{error}; {remedy}"
         return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
 
     def _damaged(self, why: str, first: str = "") -> StoreError:

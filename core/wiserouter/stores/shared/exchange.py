@@ -239,7 +239,8 @@ class EngineClient:
             if self._sender is not None and self._sender.is_current:
                 self.refresh()
         except StoreError as error:
-            logger.warning("%d events could not be sent to the store: %s", len(self.waiting), error)
+            if self.waiting:
+                logger.warning("%d events could not be sent to the store: %s", len(self.waiting), error)
         finally:
             if self._spool is not None:
                 self._spool.close()
