@@ -113,7 +113,14 @@ def test_the_past_is_an_hour_of_minutes():
 
 
 @pytest.mark.parametrize(
-    "terms", [{"thresholds": (0.0,)}, {"thresholds": (-0.5,)}, {"pace": 1.0}, {"pace": float("nan")}]
+    "terms",
+    [
+        {"thresholds": (0.0,)},
+        {"thresholds": (-0.5,)},
+        {"thresholds": (50, 80)},
+        {"pace": 1.0},
+        {"pace": float("nan")},
+    ],
 )
 def test_rules_are_checked(terms):
     with pytest.raises(InvalidInput):

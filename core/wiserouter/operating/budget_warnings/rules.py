@@ -32,7 +32,7 @@ class WarningRules:
     Attributes
     ----------
     thresholds : tuple of float
-        Shares of the amount that is spent.
+        Shares of the amount that is spent, below 10: a percentage such as 80 would never be reached.
     exhaustion : bool
         Whether to warn where the forecast says that the amount ends before the window, or before its requests.
     pace : float or None
@@ -47,6 +47,12 @@ class WarningRules:
         for share in self.thresholds:
             if check_amount("thresholds", share) <= 0.0:
                 raise InvalidInput(f"thresholds must be shares above 0, such as 0.8, got {share!r}", value=share)
+            if share >= 10.0:
+                raise InvalidInput(
+                    f"thresholds must be shares of the amount below 10, such as 0.8 for 80 %, got {share!r}: "
+                    "divide a percentage by 100",
+                    value=share,
+                )
         if self.pace is not None and check_amount("pace", self.pace) <= 1.0:
             raise InvalidInput(f"pace must be a multiple above 1, such as 3, got {self.pace!r}", value=self.pace)
 
