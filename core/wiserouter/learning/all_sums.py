@@ -20,8 +20,8 @@ class Sums(Protocol):
         """Count the true cost of one call, and its tokens where they are known."""
         ...
 
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate the costs of a model at a new price, `factor` times the old one in each context."""
+    def reprice(self, model: int, factor: FloatArray, unlisted_usd: FloatArray) -> None:
+        """Restate the costs of a model at a new price, as `Estimates.reprice` does."""
         ...
 
 
@@ -57,7 +57,7 @@ class AllSums:
             for sums in self._each:
                 sums.add_cost(context, model, cost_usd, usage)
 
-    def reprice(self, model: int, factor: FloatArray) -> None:
+    def reprice(self, model: int, factor: FloatArray, unlisted_usd: FloatArray) -> None:
         """Restate the costs of a model at a new price."""
         for sums in self._each:
-            sums.reprice(model, factor)
+            sums.reprice(model, factor, unlisted_usd)

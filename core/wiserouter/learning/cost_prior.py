@@ -84,6 +84,8 @@ def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArr
 def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
     """Return the ratio of new to former list cost of a mean call of each context, of shape (n_contexts,).
 
+    It is 1 where the former one was 0: `unlisted_usd` is for calls that were free.
+
     Examples
     --------
     >>> price_change(Estimates(1, 1), Price(1e-6, 2e-6), Price(1e-7, 2e-7)).round(9).tolist()
@@ -92,6 +94,23 @@ def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
     was, becomes = listed_usd(estimates, former), listed_usd(estimates, new)
     ratio: FloatArray = np.where(was > 0, becomes / np.where(was > 0, was, 1.0), 1.0)
     return ratio
+
+
+def unlisted_usd(estimates: Estimates, model: int, former: Price, new: Price) -> FloatArray:
+    """Return the list cost at the new price of a call that the former one made free, of shape (n_contexts,); else 0.
+
+    It is that of the model's own tokens, where they were counted.
+
+    Examples
+    --------
+    >>> unlisted_usd(Estimates(1, 1), 0, Price(0.0, 0.0), Price(1e-6, 2e-6)).round(9).tolist()
+    [0.0009]
+    """
+    metered, tokens = estimates.metered[:, model], (estimates.input_tokens, estimates.output_tokens)
+    usd = np.zeros(estimates.shape[0])
+    for price, counted, mean in zip((new.input, new.output), tokens, tokens_per_call(estimates), strict=True):
+        usd += price * (counted[:, model] + PRIOR_COUNT * mean) / (metered + PRIOR_COUNT)
+    return np.where(listed_usd(estimates, former) > 0, 0.0, usd)
 
 
 def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:

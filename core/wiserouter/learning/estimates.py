@@ -121,11 +121,15 @@ class Estimates:
         self.cost[context, model] += left * (cost_usd - replacing)
         self.cost_sq[context, model] += left * (cost_usd * cost_usd - replacing * replacing)
 
-    def reprice(self, model: int, factor: ArrayLike) -> None:
-        """Restate the costs of a model at a new price, `factor` times the old one in each context."""
-        ratio = np.asarray(factor, dtype=np.float64)
-        self.cost[:, model] *= ratio
-        self.cost_sq[:, model] *= ratio**2
+    def reprice(self, model: int, factor: ArrayLike, unlisted_usd: ArrayLike = 0.0) -> None:
+        """Restate the costs of a model at a new price, `factor` times the old one in each context.
+
+        Where all calls so far were free, each of them counts `unlisted_usd`.
+        """
+        ratio, usd = np.asarray(factor, dtype=np.float64), np.asarray(unlisted_usd, dtype=np.float64)
+        free = np.where(self.cost[:, model] == 0.0, self.calls[:, model], 0.0)
+        self.cost[:, model] = ratio * self.cost[:, model] + usd * free
+        self.cost_sq[:, model] = ratio**2 * self.cost_sq[:, model] + usd**2 * free
 
     def add_reward(
         self,

@@ -9,7 +9,7 @@ from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.judging.agreement import places_of, rise_of
 from wiserouter.judging.agreements import Agreements
 from wiserouter.learning.all_sums import AllSums
-from wiserouter.learning.cost_prior import price_change
+from wiserouter.learning.cost_prior import price_change, unlisted_usd
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.fading import ALL_LEFT, Left
@@ -110,7 +110,10 @@ class Learner:
         self._read_with(self.pool)
         if former.price is not None and model.price is not None and former.price != model.price:
             factor = price_change(self.estimates, former.price, model.price)
-            self.sums.reprice(k, factor)
+            new_usd = unlisted_usd(self.estimates, k, former.price, model.price)
+            self.sums.reprice(k, factor, new_usd)
+            if self.residuals is not None:
+                self.residuals.reprice(k, factor, model.price.input, was_free=bool(new_usd.any()))
         self._bind()
 
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:

@@ -107,6 +107,24 @@ def test_where_one_part_of_the_price_changes_the_tokens_determine_the_effect():
     assert router.plan.cost_usd[:, 1] == pytest.approx(ratio * before, rel=1e-6)
 
 
+def test_a_model_that_was_free_costs_its_list_price_by_its_own_tokens_once_it_has_one():
+    router = charged_by_usage(priced(CHEAP, COSTLY), Usage(1_000, 300), n=40)
+    paid = router.estimates.cost[:, 1].copy()
+    router.update_model(Model("m1", Price(0.0, 0.0)))
+    assert router.estimates.cost[:, 1].tolist() == [0.0] * len(paid)
+    router.update_model(Model("m1", COSTLY))
+    assert router.estimates.cost[:, 1] == pytest.approx(paid, rel=1e-6)
+    assert router.estimates.cost[:, 0] == pytest.approx(paid * CHEAP.input / COSTLY.input, rel=1e-6)
+
+
+def test_calls_that_were_free_at_a_price_stay_free():
+    router = WiseRouter(priced(CHEAP, COSTLY), seed=0)
+    for _ in range(3):
+        router.estimates.add_cost(0, 1, 0.0, Usage(1_000, 300))
+    router.update_model(Model("m1", Price(2 * COSTLY.input, 2 * COSTLY.output)))
+    assert router.estimates.cost[0, 1] == 0.0
+
+
 def test_a_price_that_was_not_known_before_restates_nothing():
     router = charged_by_usage([Model("m0", CHEAP), Model("m1", CHEAP)], Usage(1_000, 300))
     cost = router.estimates.cost.copy()

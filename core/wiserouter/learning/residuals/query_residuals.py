@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.learning.residuals.price_curve import PriceCurve
@@ -95,6 +96,12 @@ class QueryResiduals:
             self.residual.add_model()
         if self.length is not None:
             self.length.add_model(input_price_usd)
+
+    def reprice(self, model: int, factor: FloatArray, input_price_usd: float, *, was_free: bool) -> None:
+        """Restate the costs of a model at a new price, `factor` times the old one; the price curve is dropped."""
+        self.prices = None
+        if self.length is not None:
+            self.length.reprice(model, np.zeros_like(factor) if was_free else factor, input_price_usd)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that `of_arrays` needs next to the arrays, as JSON values."""

@@ -98,6 +98,18 @@ class LengthCost:
         self._sums = np.pad(self._sums, ((0, 0), (0, 0), (0, 1)))
         self._solve_at = 0.0
 
+    def reprice(self, model: int, factor: FloatArray, input_price_usd: float) -> None:
+        """Restate the costs of a model at a new price, `factor` times the old one in each context.
+
+        With a factor of 0 its calls are forgotten, so that the slope is the new price.
+        """
+        self._price[model] = input_price_usd
+        ratio = np.where(factor > 0.0, factor, 1.0)
+        self._sums[:, :, model] *= factor > 0.0
+        self._sums[[_C, _TC], :, model] *= ratio
+        self._sums[_CC, :, model] *= ratio**2
+        self._solve_at = 0.0
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""
         return {"price": self._price, "sums": self._sums, "usual_tokens": self._usual_tokens}

@@ -116,7 +116,7 @@ class ContextSync:
         weights = {"weight": weight, "replaced_weight": replaced_weight}
         self._versions[-1].sums.add_reward(context, model, reward, replacing, delay_s, **weights, left=left)
 
-    def reprice(self, model: int, factor: FloatArray) -> None:
+    def reprice(self, model: int, factor: FloatArray, unlisted_usd: FloatArray) -> None:
         """Do nothing: every worker restates its estimates when its own prices change."""
 
     def publish(self, contexts: Contexts, encoder: Encoder | None, spread: FloatArray, n_seen: int, own: bool) -> None:

@@ -132,7 +132,7 @@ class EstimateSync:
                 for context, model in zip(*np.nonzero(table), strict=True):
                     self._additions[int(context), self._models[model]][name] += float(table[context, model])
 
-    def reprice(self, model: int, factor: FloatArray) -> None:
+    def reprice(self, model: int, factor: FloatArray, unlisted_usd: FloatArray) -> None:
         """Do nothing: every worker restates its estimates when its own prices change."""
 
     def outgoing(self, now_s: float) -> list[Learn]:

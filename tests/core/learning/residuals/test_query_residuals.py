@@ -185,6 +185,20 @@ def test_a_copy_says_the_same_and_learns_alone(residuals):
     assert same(residuals.features(1, x, 50, 1.5).shift, before.shift)
 
 
+def test_costs_by_length_are_restated_at_a_new_price():
+    before, after = (LengthCost(2, [1.0, 1.0]) for _ in range(2))
+    for length, factor in ((before, 1.0), (after, 0.1)):
+        for tokens, cost_usd in ((10, 25.0), (20, 41.0), (30, 66.0), (40, 79.0)):
+            for context in (0, 1):
+                length.learn(context, 0, tokens, cost_usd * factor)
+                length.learn(context, 1, tokens, cost_usd)
+    after._price[0] = 0.1
+    before.reprice(0, np.array([0.1, 0.1]), 0.1)
+    assert before.slope_usd == pytest.approx(after.slope_usd)
+    before.reprice(0, np.zeros(2), 3.0)  # what was free says nothing about the new price
+    assert before.slope_usd == pytest.approx([3.0, after.slope_usd[1]])
+
+
 def test_without_text_context_or_length_there_is_nothing_to_add():
     ridge, means = everything()
     assert ridge.features(1, None, None, 1.0) is None
