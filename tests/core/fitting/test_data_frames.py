@@ -1,5 +1,6 @@
 """Logs given as data frames, and what is no log."""
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -51,3 +52,18 @@ def test_what_is_no_log_is_refused_plainly(log):
 def test_a_frame_of_other_columns_is_refused_as_a_file_is():
     with pytest.raises(LogError, match="prompt"):
         WiseRouter.fit(pd.DataFrame({"text": ["hi"]}))
+
+
+def test_missing_values_of_nullable_columns_are_not_observed():
+    frame = pd.DataFrame(LONG).astype({"prompt": "string", "reward": "Int64", "cost_usd": "Float64"})
+    frame.loc[2, ["reward", "cost_usd"]] = pd.NA
+    table = opened_log(frame).table()
+    assert np.isnan(table.reward).sum() == np.isnan(opened_log(pd.DataFrame(LONG)).table().reward).sum() + 1
+    assert np.nansum(table.cost_usd) == pytest.approx(1.1)
+
+
+def test_missing_prompts_of_pandas_are_named_by_their_row():
+    frame = pd.DataFrame(LONG).astype({"prompt": "string"})
+    frame.loc[1, "prompt"] = pd.NA
+    with pytest.raises(LogError, match="row 2, column 'prompt': text is missing"):
+        opened_log(frame).table()

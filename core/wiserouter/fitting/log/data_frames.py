@@ -61,9 +61,15 @@ def _of_pandas(frame: DataFrame, prices: Mapping[str, Price] | None) -> RoutingL
     import polars as pl
 
     names = [str(name) for name in frame.columns]
-    columns = {name: frame.iloc[:, k].tolist() for k, name in enumerate(names)}
-    series = {name: _series([None if value != value else value for value in cells]) for name, cells in columns.items()}  # noqa: PLR0124
+    columns = [frame.iloc[:, k].array for k in range(len(names))]
+    series = {name: _series(_cells(column)) for name, column in zip(names, columns, strict=True)}
     return RoutingLog.from_frame(pl.DataFrame(series), prices=prices)
+
+
+def _cells(column: Any) -> list[Any]:
+    """Return the cells of a column of pandas, None where it has NaN, NaT or `pandas.NA`."""
+    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return [None if empty else cell for cell, empty in pairs]
 
 
 def _series(cells: list[Any]) -> Any:
