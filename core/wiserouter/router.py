@@ -293,7 +293,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         Parameters
         ----------
         routers : sequence of WiseRouter, str or Path
-            At least two routers or artifacts. A model that only some of them know is kept.
+            At least two different routers or artifacts. A model that only some of them know is kept.
         prices_from : WiseRouter, str or Path, optional
             The source of prices and limits where they differ; costs that were paid stay as they are.
         policy : Policy, optional
@@ -328,7 +328,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         def parts(one: WiseRouter | str | Path) -> RouterParts:
             return one.parts() if isinstance(one, WiseRouter) else load(one)
 
-        merging.check_distinct(one for one in routers if not isinstance(one, WiseRouter))
+        merging.check_distinct(routers)
         named = [
             (f"router {i}" if isinstance(one, WiseRouter) else str(one), parts(one))
             for i, one in enumerate(routers, start=1)

@@ -32,10 +32,17 @@ NamedParts = tuple[str, RouterParts]
 """The parts of a router, with the name that errors call it by."""
 
 
-def check_distinct(paths: Iterable[str | Path]) -> None:
-    """Raise `NotMergeable` if two files have the same content, which would count twice."""
+def check_distinct(routers: Sequence[object]) -> None:
+    """Raise `NotMergeable` if a router is given twice, or two files have the same content: it would count twice."""
+    places: dict[int, int] = {}
     met: dict[str, str | Path] = {}
-    for path in paths:
+    for i, path in enumerate(routers, start=1):
+        if not isinstance(path, str | Path):
+            if (first := places.setdefault(id(path), i)) != i:
+                parts = (f"router {first}", f"router {i}")
+                text = f"each part must be given once, {parts[1]} is the same as {parts[0]}: leave one out"
+                raise NotMergeable(text, what="content", parts=parts)
+            continue
         with Path(path).open("rb") as file:
             twin = met.setdefault(file_digest(file, "sha256").hexdigest(), path)
         if twin is not path:

@@ -175,7 +175,7 @@ def test_what_does_not_add_up_is_refused(tmp_path):
         RoutingLog.from_frame(pl.DataFrame(rows, schema=COLUMNS, orient="row")), encoder=letters, n_contexts=2
     )
     with pytest.raises(NotMergeable, match=r"same contexts and encoder, got [0-9a-f]{12} in router 1 and") as e:
-        WiseRouter.merge([part, part, other])
+        WiseRouter.merge([part, fit(rows), other])
     assert (e.value.what, e.value.parts) == ("contexts", ("router 1", "router 3"))
     assert "--contexts-of" in str(e.value)
     for options in ({"estimator": "ridge"}, {"token_cost": True}):
@@ -208,6 +208,13 @@ def test_one_file_counts_once(tmp_path):
         router.save(tmp_path / name)
     with pytest.raises(NotMergeable, match=r"copy\.wise has the content of .*a\.wise: leave one out"):
         WiseRouter.merge([tmp_path / "a.wise", tmp_path / "copy.wise"])
+
+
+def test_a_router_given_twice_is_refused():
+    ones = np.ones((3, 1))
+    router = WiseRouter.fit(RoutingLog.from_arrays(["x one", "x two", "x"], ones, ones, ("m",)), n_contexts=1)
+    with pytest.raises(NotMergeable, match="router 2 is the same as router 1: leave one out"):
+        WiseRouter.merge([router, router])
 
 
 def test_artifacts_of_earlier_versions_lack_the_number_of_queries(tmp_path):
