@@ -257,8 +257,10 @@ def _direct(program: _Program) -> _Optimum | None:
         limits = np.append(limits, program.budget / scale)
         at, values = np.append(model, np.full(len(row), n_models)), np.append(ones, program.cost[row, model] / scale)
     columns = np.append(column, column) if bounded else column
+    reward = program.reward[row, model]
+    unit = float(np.abs(reward).max(initial=0.0)) or 1.0  # the solver's tolerances are absolute, and costs are tiny
     found = linprog(
-        -program.reward[row, model],
+        -reward / unit,
         A_ub=coo_array((values, (at, columns)), shape=(len(limits), len(row))).tocsr(),
         b_ub=limits,
         A_eq=coo_array((ones, (row, column)), shape=(n_rows, len(row))).tocsr(),
@@ -270,5 +272,5 @@ def _direct(program: _Program) -> _Optimum | None:
         return None
     queries = np.zeros((n_rows, n_models))
     queries[row, model] = found.x
-    duals = -found.ineqlin.marginals
+    duals = -found.ineqlin.marginals * unit
     return _Optimum(queries, float(duals[n_models] / scale) if bounded else 0.0, duals[:n_models])

@@ -134,6 +134,14 @@ def test_capacities_that_do_not_hold_all_queries_are_refused():
         assert str(refused.value) == message
 
 
+@pytest.mark.parametrize("unit_usd", [1e-15, 1e-12, 1e-9, 1e9])
+def test_the_cheapest_allocation_is_found_in_any_unit(unit_usd):
+    cost = np.array([[3.0, 1.0], [2.0, 1.5], [1.0, 1.2]])
+    program = CapacityProgram([[0.5, 0.5]] * 3, cost * unit_usd, [None, 1])
+    assert program.floor_usd == pytest.approx(4.0 * unit_usd)
+    assert program.allocate(4.0 * unit_usd).model.tolist() == [1, 0, 0]
+
+
 def test_a_budget_below_the_floor_is_refused_per_query():
     program = CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, [2, None])
     assert program.floor_usd == 11.0
