@@ -191,6 +191,7 @@ class Contexts:
 
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:
+    import sklearn  # noqa: F401 first: its modules import one another, which two threads cannot do at once
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from threadpoolctl import threadpool_limits
 

@@ -329,3 +329,26 @@ def test_tfidf_encodes_the_texts_that_it_learns_from_as_any_others(texts):
     vectors = together.fit_encode(texts)
     assert np.array_equal(vectors, apart.fit(texts).encode_many(texts))
     assert all(np.array_equal(one, together.state()[name]) for name, one in apart.state().items())
+
+
+def test_an_encoder_is_fitted_while_another_thread_imports_scikit_learn():
+    code = """
+import sys, time
+from importlib import import_module
+from threading import Thread
+
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "sklearn.base":
+            time.sleep(0.3)
+
+sys.meta_path.insert(0, Slow())
+from wiserouter.prompts.encoders.tfidf import _directions
+from scipy.sparse import csr_array
+other = Thread(target=import_module, args=("sklearn.cluster",))
+other.start()
+while "sklearn" not in sys.modules:
+    time.sleep(0.001)
+_directions(csr_array([[1.0, 2.0], [2.0, 1.0]]), 1, 0)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True).stderr == ""
