@@ -142,6 +142,13 @@ def test_the_cheapest_allocation_is_found_in_any_unit(unit_usd):
     assert program.allocate(4.0 * unit_usd).model.tolist() == [1, 0, 0]
 
 
+@pytest.mark.parametrize("unit_usd", [1e-12, 1e-9, 1.0])
+def test_without_money_the_best_free_models_are_taken_in_any_unit(unit_usd):
+    reward = [[0.2, 0.9, 1.0], [0.2, 0.5, 1.0], [0.2, 0.4, 1.0]]
+    program = CapacityProgram(reward, np.array([[0.0, 0.0, 1.0]] * 3) * unit_usd, [None, 2, 2])
+    assert program.allocate(0.0).model.tolist() == [1, 1, 0]
+
+
 def test_a_budget_below_the_floor_is_refused_per_query():
     program = CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, [2, None])
     assert program.floor_usd == 11.0
