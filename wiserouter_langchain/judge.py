@@ -10,9 +10,10 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from wiserouter import Decision, Price, Usage, WiseRouter
+from wiserouter import Decision, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import (
+    CallRequest,
     Judge,
     JudgeReply,
     PromptedJudge,
@@ -22,7 +23,8 @@ from wiserouter.integration import (
 from wiserouter_langchain.limits import CallLimits
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.request import request_of
-from wiserouter_langchain.usage_observer import UsageObserver
+from wiserouter_langchain.settlement import bill_of_run
+from wiserouter_langchain.usage_observer import ModelRun, UsageObserver
 
 MAX_OUTPUT_TOKENS = 1_000
 """The limit of a reply that a judge with a budget and without a limit is sent by default; its verdict is a number."""
@@ -54,21 +56,21 @@ class ChatModelJudge:
             if proves_unbilled(error):
                 raise UnbilledFailure(type(error).__name__) from error
             raise
-        return JudgeReply(str(message.text), self._cost_usd(message))
+        return JudgeReply(str(message.text), self._cost_usd(message, _request_of(prompt)))
 
     def most_usd(self, prompt: str) -> float:
         """Return the most that the reply to a prompt can cost; infinite where nothing bounds it."""
-        request = request_of([HumanMessage(prompt)], {}, reads_question=False)
-        request = request._replace(output_tokens=self._max_output_tokens)
+        request = _request_of(prompt)._replace(output_tokens=self._max_output_tokens)
         return self._member.worst_case_usd(request, request.input_bound_tokens, None)
 
-    def _cost_usd(self, message: BaseMessage) -> float | None:
-        """Return the cost of a reply by its tokens; None where it states none, so that its bound counts."""
-        usage = getattr(message, "usage_metadata", None)
-        if not usage:
-            return None
-        tokens: Usage = Usage.clamped(usage["input_tokens"], usage["output_tokens"], 0, 0, 0)
-        return self._member.rate_card.cost_usd(tokens)
+    def _cost_usd(self, message: BaseMessage, request: CallRequest) -> float | None:
+        """Return the cost of a reply, as that of any call; None where it states none, so that its bound counts."""
+        bill = bill_of_run(ModelRun(message), self._member.rate_card, request, hard=True).bill
+        return None if bill is None else bill.cost_usd
+
+
+def _request_of(prompt: str) -> CallRequest:
+    return request_of([HumanMessage(prompt)], {}, reads_question=False)
 
 
 def start_judge(

@@ -97,6 +97,29 @@ def test_a_judge_with_a_limit_of_its_own_keeps_it(budget_usd, sent):
     assert judge.sent == sent
 
 
+CACHED = {"input_tokens": 100, "output_tokens": 2, "total_tokens": 102, "input_token_details": {"cache_read": 80}}
+
+
+@pytest.mark.parametrize(
+    ("usage", "metadata", "cost_usd"),
+    [
+        (USAGE, {}, 120e-6),
+        (USAGE, {"response_cost": 0.002}, 0.002),
+        ({**USAGE, "total_cost": 0}, {}, 0.0),
+        ({"total_cost": 0}, {}, 0.0),
+        (CACHED, {}, 48e-6),
+    ],
+)
+def test_a_reply_of_a_judge_is_charged_as_any_call(usage, metadata, cost_usd):
+    reply = AIMessage("1")
+    reply.usage_metadata, reply.response_metadata = usage, metadata
+    judge = Limited(messages=iter([reply]))
+    llm = llm_with(judge, judge_budget_usd=1.0, judge_terms={"price": Price(1e-6, 1e-5, cache_read=1e-7)})
+    llm.invoke("what is 2 + 2?")
+    assert judged(llm).judged == 1
+    assert llm.core.status("judge:default").spent_usd == pytest.approx(cost_usd)
+
+
 def test_a_budget_that_does_not_pay_for_the_limit_of_a_reply_asks_no_judge():
     judge = replying("1")
     llm = llm_with(judge, judge_budget_usd=0.009, judge_terms={"price": Price(0.0, 1e-5)})
