@@ -33,6 +33,7 @@ from wiserouter_langchain.call_environment import RoutingChatModel, forced_model
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
+from wiserouter_langchain.dropped_streams import end_generator
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
 from wiserouter_langchain.run_at_work import within_run
@@ -270,7 +271,9 @@ class CallScope(_Scope):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Settle the call, and end its run."""
-        if error is not None or not self._ends_with_stream:
+        if isinstance(error, GeneratorExit):
+            end_generator(partial(self._end, error))
+        elif error is not None or not self._ends_with_stream:
             self._end(error)
 
     def fail_over(self, error: Exception) -> None:

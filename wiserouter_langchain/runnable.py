@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -31,6 +30,7 @@ from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
 from wiserouter_langchain.judge import start_judge
+from wiserouter_langchain.model_streams import aclosed_at_end, closed_at_end
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
@@ -288,7 +288,7 @@ class RunnableWiseRouter(PooledChatModel):
                 call = scope.call
                 try:
                     chunks = call.runnable.stream(call.messages, call.config, **call.kwargs)
-                    with closing(chunks):  # a stream that is closed early ends the model's run, and is billed, at once
+                    with closed_at_end(chunks):  # closed early, it ends the model's run, and is billed, at once
                         for chunk in chunks:
                             call.output = call.with_record(chunk) if call.output is None else chunk
                             yield call.output
@@ -311,7 +311,7 @@ class RunnableWiseRouter(PooledChatModel):
                 call = scope.call
                 try:
                     chunks = call.runnable.astream(call.messages, call.config, **call.kwargs)
-                    async with aclosing(chunks):
+                    async with aclosed_at_end(chunks):
                         async for chunk in chunks:
                             call.output = call.with_record(chunk) if call.output is None else chunk
                             yield call.output

@@ -2,17 +2,21 @@
 
 import asyncio
 import gc
+import threading
 import time
 from contextvars import ContextVar
 from functools import partial
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables.config import var_child_runnable_config
 
 from support.chat_calls import collect
-from support.chat_stub import StubChat, routed
+from support.chat_stub import PRICES, StubChat, routed
+from wiserouter import Budget, Model, WiseRouter
 from wiserouter.errors import UnknownModel
+from wiserouter_langchain import RunnableWiseRouter
 from wiserouter_langchain.dropped_streams import when_dropped
 
 SECRET: ContextVar[str] = ContextVar("secret", default="unset")
@@ -118,6 +122,62 @@ def test_the_call_of_an_event_stream_that_is_dropped_ends_once_it_is_collected(d
     assert eventually(lambda: handler.ends == ["GeneratorExit"])
     status = llm.core.status()
     assert (status.released, status.presumed, status.in_flight) == (1 - n_read, n_read, 0)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_a_stream_that_is_collected_in_a_thread_that_holds_locks_blocks_nothing(store, tmp_path):
+    url = "memory://" if store == "memory" else f"sqlite:///{tmp_path / 'budget.db'}"
+    handler, core = Ends(), WiseRouter([Model(*item) for item in PRICES.items()], store=url)
+    llm = RunnableWiseRouter(
+        models={name: StubChat() for name in PRICES}, router=core, prices=PRICES, budget=Budget(1.0, horizon=100)
+    )
+
+    def leave_in_a_cycle():
+        stream = llm.stream("hello", {"callbacks": [handler]})
+        next(stream)
+        cycle = [stream]
+        cycle.append(cycle)
+
+    def collect_with_locks():
+        environment = llm._environment
+        with environment.index._lock, environment.queue._lock:
+            gc.collect()
+
+    leave_in_a_cycle()
+    thread = threading.Thread(target=collect_with_locks, daemon=True)
+    thread.start()
+    thread.join(10.0)
+    assert not thread.is_alive()
+    assert eventually(lambda: handler.ends == ["GeneratorExit"])
+    assert (llm.core.status().presumed, llm.core.status().in_flight) == (1, 0)
+
+
+def test_a_stream_without_a_method_to_close_it_is_read_to_its_end():
+    class Chunks:
+        """An asynchronous iterator that is no generator."""
+
+        def __init__(self):
+            self._texts = iter("ab")
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            for text in self._texts:
+                return AIMessageChunk(text)
+            raise StopAsyncIteration
+
+    class Own(StubChat):
+        def stream(self, *args, **kwargs):
+            return map(AIMessageChunk, "ab")
+
+        def astream(self, *args, **kwargs):
+            return Chunks()
+
+    llm = routed(models={"small": Own(), "large": Own()})
+    assert "".join(chunk.text for chunk in llm.stream("hello")) == "ab"
+    assert "".join(chunk.text for chunk in asyncio.run(collect(llm.astream("hello")))) == "ab"
+    assert (llm.core.status().presumed, llm.core.status().in_flight) == (2, 0)
 
 
 def test_a_dropped_event_stream_whose_call_cannot_be_settled_holds_up_no_other(caplog):
