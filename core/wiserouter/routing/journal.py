@@ -114,18 +114,43 @@ class _Writer:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path, self._max_bytes = path, max_bytes
         self.failed = 0
+        self._cut = False
         self._file = self._open()
 
     def append(self, lines: list[Line]) -> None:
         """Write some lines in one call, so that those of other writers come before or after them."""
+        made = [data for line in lines if (data := self._made(line))]
+        if not made:
+            return
         try:
-            data = b"".join(json.dumps(line(), allow_nan=False).encode() + b"\n" for line in lines)
-            self._make_room(len(data))
-            os.write(self._file, data)
+            self._write(b"".join(made))
+        except OSError as error:  # no failure may end the thread
+            self._fail(len(made), error)
+
+    def _made(self, line: Line) -> bytes:
+        """Return a line as it stands in the file; nothing for one that cannot be made, which costs no other."""
+        try:
+            return json.dumps(line(), allow_nan=False).encode() + b"\n"
         except Exception as error:  # no failure may end the thread
-            self.failed += len(lines)
-            if self.failed == len(lines):
-                logger.warning("the journal %s cannot be written: %s", self._path, error)
+            self._fail(1, error)
+            return b""
+
+    def _write(self, data: bytes) -> None:
+        """Write lines; where a file takes only a part, as of a full disk, what follows begins a line of its own."""
+        self._make_room(len(data))
+        data = b"\n" + data if self._cut else data
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        finally:
+            if written:
+                self._cut = data[written - 1 : written] != b"\n"
+
+    def _fail(self, lost: int, error: Exception) -> None:
+        if not self.failed:
+            logger.warning("the journal %s cannot be written: %s", self._path, error)
+        self.failed += lost
 
     def close(self) -> None:
         """Close the file."""
@@ -142,12 +167,17 @@ class _Writer:
         written = os.fstat(self._file).st_size
         if not written or written + size <= self._max_bytes:
             return
+        if self._path.exists():  # else the full file was set aside before, and no new one could be opened
+            self._set_aside()
+        full, self._file = self._file, self._open()  # in this order: the number of a closed file is soon another's
+        os.close(full)
+        self._cut = False
+
+    def _set_aside(self) -> None:
         for age in range(KEPT_FILES, 0, -1):
             older = aged(self._path, age - 1)
             if older.exists():
                 older.replace(aged(self._path, age))
-        os.close(self._file)
-        self._file = self._open()
 
 
 def _write_events(waiting: SimpleQueue[Line | Event | None], writer: _Writer) -> None:

@@ -219,3 +219,67 @@ def test_a_file_that_fails_is_a_warning_and_never_an_error(path, caplog):
 def test_a_folder_that_is_missing_is_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError):
         make().journal_to(tmp_path / "none" / "decisions.jsonl")
+
+
+def test_a_line_that_cannot_be_made_costs_no_other(path, caplog):
+    journal, together = Journal(path), threading.Event()
+    journal.note(lambda: {"event": "first", "waited": together.wait(10.0)})
+    for cost_usd in (1.0, float("nan"), 2.0):
+        journal.event("charge", "a", 0.0, cost_usd=cost_usd, model="small")
+    together.set()
+    journal.close()
+    assert [event.get("cost_usd") for event in JournalReader(path)] == [None, 1.0, 2.0]
+    assert journal.dropped == 1
+    assert "cannot be written" in caplog.text
+
+
+def test_a_line_of_which_a_full_disk_took_a_part_is_counted_and_costs_no_other(path, monkeypatch):
+    write, room = os.write, [40]
+
+    def write_some(file, data):
+        if threading.current_thread().name != "wiserouter-journal":
+            return write(file, data)
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        taken = data[: room[0]]
+        room[0] -= len(taken)
+        return write(file, taken)
+
+    monkeypatch.setattr(os, "write", write_some)
+    journal = Journal(path)
+    journal.event("release", "a", 0.0)  # 43 bytes with its end
+    journal.flush()
+    assert journal.dropped == 1
+    monkeypatch.setattr(os, "write", write)
+    journal.event("release", "b", 0.0)
+    journal.event("release", "c", 0.0)
+    journal.close()
+    reading = JournalReader(path)
+    assert [event["id"] for event in reading] == ["b", "c"]
+    assert (reading.skipped, journal.dropped) == (1, 1)
+
+
+def test_a_journal_that_cannot_be_opened_anew_writes_into_no_other_file_and_keeps_the_older_ones(path, monkeypatch):
+    journal = Journal(path, max_bytes=200)
+    for name in "abcdefgh":
+        journal.event("release", name, 0.0)
+        journal.flush()
+    kept = [event["id"] for event in JournalReader(path)]
+
+    def refuse(*_args, **_options):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "open", refuse)
+    for name in "ijklmnop":
+        journal.event("release", name, 0.0)
+        journal.flush()
+    monkeypatch.undo()
+    other = path.with_name("other")
+    with other.open("wb"):
+        journal.event("release", "q", 0.0)
+        journal.close()
+    assert other.stat().st_size == 0
+    written = [event["id"] for event in JournalReader(path)]
+    assert written[: len(kept)] == kept
+    assert written[-1] == "q"
+    assert len(written) + journal.dropped == 17
