@@ -60,17 +60,17 @@ def begin_in_shadow(
     shadow = router.shadow
     if terms.forced in members or terms.preferred in members:
         incumbent = terms.forced or terms.preferred or incumbent
-    refused = False
-    if shadow is not None and shadow.share and shadow.acts(key()):
+    refused, share_key = False, key() if shadow is not None and shadow.share else None
+    if shadow is not None and share_key is not None and shadow.acts(share_key):
         try:
             call = begin_call(router, members, request, assignment, terms)
         except BudgetError:  # the part of the budget for the calls that it acts on is used up
             refused = True
         else:
-            router.note_side(call.decision, incumbent)
+            router.note_side(call.decision, incumbent, share_key=share_key)
             return call
     try:
-        decision = _observed(router, members, request, assignment, terms, incumbent, refused=refused)
+        decision = _observed(router, members, request, assignment, terms, incumbent, share_key, refused=refused)
     except Exception as error:  # the call goes where it went
         logger.warning("a call of %s is not observed: %s", incumbent, error)
         decision = Decision(
@@ -86,6 +86,7 @@ def _observed(
     assignment: ContextAssignment,
     terms: CallTerms,
     incumbent: str,
+    share_key: str | None,
     *,
     refused: bool,
 ) -> Decision:
@@ -98,5 +99,6 @@ def _observed(
         scope=terms.scope,
         draw_key=terms.draw_key,
         acts=False,
+        share_key=share_key,
         refused=refused,
     )

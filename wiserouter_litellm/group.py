@@ -325,7 +325,7 @@ class Group:
             **terms,
         )
         if self.observes:
-            self.router.note_side(decision)
+            self.router.note_side(decision, share_key=routing.share_key)
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         note = None if conversation is None else conversation.note(self.router, decision)
         self.alias(keys if note is None else [*keys, *note.names], decision.id)

@@ -42,6 +42,8 @@ class RoutingRequest(NamedTuple):
         The span of OpenTelemetry that its decision is part of, where decisions are traced.
     value : float or None
         Its value; None for 1.
+    share_key : str or None
+        The key by which it is on a side of shadow mode; None outside shadow mode.
     """
 
     candidates: Candidates
@@ -57,6 +59,7 @@ class RoutingRequest(NamedTuple):
     failed_tools: Sequence[str] = ()
     parent_span: object = None
     value: float | None = None
+    share_key: str | None = None
 
     def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
         """Return the same request with only these deployments as candidates."""

@@ -41,10 +41,15 @@ def acts_on(group: Group, messages: object, kwargs: dict[str, Any]) -> bool:
     shadow = group.router.shadow
     if shadow is None or not shadow.share or request_of(messages, kwargs, reads_question=False) is None:
         return False
+    return shadow.acts(share_key_of(messages, kwargs))
+
+
+def share_key_of(messages: object, kwargs: dict[str, Any]) -> str:
+    """Return the key by which a request is on one side of shadow mode with the others of its conversation."""
     origin = origin_of(kwargs)
     items = kwargs.get("input") if messages is None else messages
     turns = [items] if isinstance(items, str) else items if isinstance(items, list | tuple) else []
-    return shadow.acts(share_key(stated_ids(kwargs, origin.caller), turns, tenant_of(origin.metadata)))
+    return share_key(stated_ids(kwargs, origin.caller), turns, tenant_of(origin.metadata))
 
 
 def observed_request(
@@ -74,7 +79,8 @@ def observed_request(
         group.add_new_models(new)
     tools = [] if group.signals is None else failed_tools(messages, kwargs)
     told = (origin.call_id, origin.caller, origin.chose_id, owner)
-    return RoutingRequest(candidates, request, scope, *told, failed_tools=tools)
+    key = share_key_of(messages, kwargs)
+    return RoutingRequest(candidates, request, scope, *told, failed_tools=tools, share_key=key)
 
 
 async def aobserve(
@@ -124,6 +130,7 @@ def observe(
         scope=routing.scope,
         draw_key=group.draw_key(routing, assignment),
         acts=False,
+        share_key=routing.share_key,
         refused=refused,
         call_id=None if routing.chose_id else routing.call_id,  # a chosen id may be that of another call
     )

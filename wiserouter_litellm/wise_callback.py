@@ -27,7 +27,7 @@ from wiserouter_litellm.request_conversation import RequestConversation, convers
 from wiserouter_litellm.request_values import value_of
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
-from wiserouter_litellm.shadow import acts_on, aobserved_selection
+from wiserouter_litellm.shadow import acts_on, aobserved_selection, share_key_of
 from wiserouter_litellm.signals import failed_tools
 
 
@@ -328,6 +328,7 @@ class WiseCallback(Recorder):
             () if group.signals is None else failed_tools(messages, kwargs),
             origin.metadata.get(PARENT_SPAN) if group.traces else None,
             None if group.value_rule is None else value_of(group.name, group.value_rule, kwargs, origin.metadata),
+            share_key_of(messages, kwargs) if group.observes else None,
         )
 
     def _conversation_of(

@@ -6,6 +6,8 @@ from support.chat_calls import DOORS
 from support.chat_stub import PRICES, StubChat, core, cost_usd, routed
 from wiserouter import Budget, Shadow
 from wiserouter.errors import InvalidInput, UnknownModel
+from wiserouter.evaluation.off_policy.shadow_calls import read_shadow_calls
+from wiserouter.routing.journal_reader import JournalReader
 from wiserouter_langchain import RunnableWiseRouter
 
 OBSERVED = "shadow:default"
@@ -49,13 +51,15 @@ def test_without_a_name_the_first_model_is_the_incumbent_unless_a_call_forces_on
     assert forced.response_metadata["wise_router"]["model"] == "large"
 
 
-def test_a_share_of_the_threads_is_acted_on():
+def test_a_share_of_the_threads_is_acted_on(tmp_path):
     llm = shadowed(share=0.5, budget=Budget(10.0, 100), cap_output_tokens=None)
-    for acts, model in ((True, "small"), (False, "large"), (True, "small")):
+    journal = llm.core.journal_to(tmp_path / "j.jsonl")
+    for acts, model in ((True, "small"), (False, "large"), (True, "small"), (False, "large")):
         answer = llm.invoke("a", {"configurable": {"thread_id": session(acts, 0.5)}})
         assert answer.response_metadata["wise_router"]["model"] == model
-    assert llm.core.status().charged == 2
-    assert llm.core.status(OBSERVED).charged == 1
+    assert llm.core.status().charged == llm.core.status(OBSERVED).charged == 2
+    journal.close()
+    assert read_shadow_calls(JournalReader(tmp_path / "j.jsonl")).unit.tolist() == [0, 1, 0, 1]
 
 
 def test_where_the_budget_of_the_share_is_used_up_the_incumbent_answers():

@@ -54,14 +54,17 @@ def test_a_sync_call_is_observed_too(provider):
     assert router.status(OBSERVED).decided == 1
 
 
-async def test_a_share_of_the_sessions_is_acted_on(provider, settled):
+async def test_a_share_of_the_sessions_is_acted_on(provider, settled, tmp_path):
     router = fitted("small")
     rows = llms(weighted("small", 0), weighted("large", 1))
     callback = attach(rows, "wise", router=router, budget=Budget(10.0, 100), mode="shadow", share=0.5)
-    for acts in (True, False, True):
+    journal = router.journal_to(tmp_path / "j.jsonl")
+    for acts in (True, False, True, False):
         await callback._router.acompletion(model="wise", messages=HI, metadata={"session_id": session(acts, 0.5)})
-    assert asked(provider) == ["small", "large", "small"]
-    await settled(lambda: router.status().charged == 2 and router.status(OBSERVED).charged == 1)
+    assert asked(provider) == ["small", "large", "small", "large"]
+    await settled(lambda: router.status().charged == router.status(OBSERVED).charged == 2)
+    journal.close()
+    assert read_shadow_calls(JournalReader(tmp_path / "j.jsonl")).unit.tolist() == [0, 1, 0, 1]
     assert router.status().amount_usd == 5.0
 
 

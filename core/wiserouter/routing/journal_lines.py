@@ -121,6 +121,7 @@ _OPTIONAL = (
     "weight",
     "tokens",
     "call_id",
+    "unit",
     "value",
 )
 _CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
@@ -178,5 +179,6 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
         "incumbent": _is_text_or_none,
         "would_be": _is_text,
         "call_id": _is_text_or_none,
+        "unit": _is_text_or_none,
     },
 }

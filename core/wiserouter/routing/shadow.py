@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from secrets import token_bytes
 from typing import Any
 
 from wiserouter.budgets.budget import Budget
@@ -20,6 +21,7 @@ _PREFIX = "shadow:"
 _HASH_BYTES = 8
 _HASHES = 2.0 ** (8 * _HASH_BYTES)
 _LOSSLESS = "surrogatepass"
+_UNIT_SALT = token_bytes(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,15 @@ def part_of(horizon: int | None, share: float) -> int | None:
     return horizon if horizon is None or horizon < 1 or share == 1.0 else max(1, round(horizon * share))
 
 
-def shadow_line(decision: Decision, share: float, incumbent: str | None, call_id: str | None) -> Mapping[str, Any]:
-    """Return the line of the journal that says on which side of shadow mode a decision is."""
+def unit_of(key: str) -> str:
+    """Return the name under which the journal knows the calls of a key: a hash whose salt is never written."""
+    return blake2b(key.encode("utf-8", _LOSSLESS), digest_size=_HASH_BYTES, key=_UNIT_SALT).hexdigest()
+
+
+def shadow_line(
+    decision: Decision, share: float, incumbent: str | None, call_id: str | None, key: str | None
+) -> Mapping[str, Any]:
+    """Return the line of the journal that says on which side of shadow mode a decision is, and with which others."""
     return {
         "event": "shadow",
         "id": decision.id,
@@ -109,6 +118,7 @@ def shadow_line(decision: Decision, share: float, incumbent: str | None, call_id
         "incumbent": incumbent,
         "would_be": decision.model,
         "call_id": call_id,
+        "unit": unit_of(key) if key and share else None,
     }
 
 

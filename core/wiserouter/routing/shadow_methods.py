@@ -49,6 +49,7 @@ class RouterShadow(RouterConversations):
         scope: str = "default",
         draw_key: str | None = None,
         acts: bool | None = None,
+        share_key: str | None = None,
         refused: bool = False,
         call_id: str | None = None,
         **acting: Any,
@@ -66,9 +67,11 @@ class RouterShadow(RouterConversations):
             The model that takes the call without the router. Where it is known only afterwards, `charge(model=...)`
             names it.
         draw_key : str, optional
-            As in `decide`. Calls of one key are on one side of the share, too.
+            As in `decide`.
         acts : bool, optional
-            Whether it acts on this call; by default as the draw key says.
+            Whether it acts on this call; by default as the share key says.
+        share_key : str, optional
+            Calls of one key are on one side of the share; by default the draw key.
         refused : bool, default False
             Whether the budget of the calls that it acts on has refused this one.
         call_id : str, optional
@@ -110,7 +113,8 @@ class RouterShadow(RouterConversations):
         eligible = None if eligible is None else checked_names("eligible", eligible)
         if refused:
             self._shadow_paused.add(scope)
-        if shadow.acts(draw_key or fresh_id()) if acts is None else acts:
+        share_key = share_key or draw_key
+        if shadow.acts(share_key or fresh_id()) if acts is None else acts:
             given = {"embedding": embedding, "context": context, "eligible": eligible, "input_tokens": input_tokens}
             limits = {"max_output_tokens": max_output_tokens, "scope": scope, "draw_key": draw_key}
             try:
@@ -118,7 +122,7 @@ class RouterShadow(RouterConversations):
             except BudgetError:  # the part of the budget for the calls that it acts on is used up
                 self._shadow_paused.add(scope)
             else:
-                self.note_side(decision, incumbent, call_id)
+                self.note_side(decision, incumbent, call_id, share_key)
                 return decision
         check_restrictions(max_output_tokens, draw_key)
         query = self._learner.reader.read(text, embedding, input_tokens, context, hard=False)
@@ -126,13 +130,19 @@ class RouterShadow(RouterConversations):
         decision = record.decision
         for observer in self._observers:
             observer.decision(decision, record.trace)
-        self.note_side(decision, incumbent, call_id)
+        self.note_side(decision, incumbent, call_id, share_key)
         if query.embedding is not None and choice != SKIP:
             with self._lock:
                 self._learner.keep_query(record, query.embedding)
         return decision._replace(model=incumbent or decision.model, would_be=decision.model)
 
-    def note_side(self, decision: Decision, incumbent: str | None = None, call_id: str | None = None) -> None:
+    def note_side(
+        self,
+        decision: Decision,
+        incumbent: str | None = None,
+        call_id: str | None = None,
+        share_key: str | None = None,
+    ) -> None:
         """Write on which side of shadow mode a decision is into the journal; also for one that `decide` has made.
 
         Parameters
@@ -141,7 +151,7 @@ class RouterShadow(RouterConversations):
             The decision.
         incumbent : str, optional
             The model that takes the call without the router.
-        call_id : str, optional
+        call_id, share_key : str, optional
             As in `observe`.
         """
         scope, shadow = decision.scope, self._shadow
@@ -150,7 +160,7 @@ class RouterShadow(RouterConversations):
         if not is_observed(scope):
             self._shadow_paused.discard(scope)
         share = 0.0 if acted_scope(scope) in self._shadow_paused else shadow.share
-        line = shadow_line(decision, share, incumbent, call_id)
+        line = shadow_line(decision, share, incumbent, call_id, share_key)
         for observer in self._observers:
             observer.note(lambda: line)
 

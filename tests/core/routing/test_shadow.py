@@ -178,7 +178,7 @@ def test_the_journal_names_both_sides_and_evaluate_leaves_observed_calls_out(tmp
         read_shadow_calls([])
 
 
-def calls_of(ran, would_be, *, share=0.0, acted=None, incumbent=None, reward=None, cost=None):
+def calls_of(ran, would_be, *, share=0.0, acted=None, incumbent=None, reward=None, cost=None, unit=None):
     n, k = np.shape(would_be)
     nothing = np.full((n, k), np.nan)
     return ShadowCalls(
@@ -193,6 +193,7 @@ def calls_of(ran, would_be, *, share=0.0, acted=None, incumbent=None, reward=Non
         np.full(n, np.nan) if reward is None else np.asarray(reward, dtype=float),
         nothing,
         nothing,
+        np.arange(n) if unit is None else np.asarray(unit),
     )
 
 
@@ -225,6 +226,58 @@ def test_equal_choices_gain_nothing(share, seed):
     would_be = np.tile([0.0, 1.0], (n, 1))
     found = gain(calls_of(incumbent, would_be, share=share, incumbent=incumbent, reward=rng.random(n)))
     assert found.total.mean == pytest.approx(0.0, abs=1e-12)
+
+
+def gain_in_threads(seed, n_threads, n_calls):
+    """Return the gain that the report finds where threads are acted on as a whole, and the true one."""
+    rng = np.random.default_rng(seed)
+    thread = np.repeat(np.arange(n_threads), n_calls)
+    hardness = rng.normal(0.0, 0.3, n_threads)[thread, np.newaxis]
+    worth = np.clip(np.array([0.5, 0.7]) + hardness * np.array([1.0, 0.3]), 0.0, 1.0)
+    acted = (rng.random(n_threads) < 0.2)[thread]
+    ran = np.where(acted, (rng.random(n_threads) < 0.3)[thread], True).astype(int)
+    reward = rng.random(len(thread)) < worth[np.arange(len(thread)), ran]
+    would_be, large = np.tile([0.7, 0.3], (len(thread), 1)), np.ones(len(thread), dtype=int)
+    calls = calls_of(ran, would_be, share=0.2, acted=acted, incumbent=large, reward=reward, unit=thread)
+    return gain(calls), float((would_be * worth).sum(axis=1).mean() - worth[:, 1].mean())
+
+
+def test_the_interval_covers_the_gain_where_the_calls_of_a_thread_are_alike():
+    covers = []
+    for seed in range(100):
+        found, truth = gain_in_threads(seed, 600, 10)
+        assert found.share == pytest.approx(1.0)
+        covers.append(found.total.low < truth < found.total.high)
+    assert np.mean(covers) > 0.88  # .95 with a standard error of .022; calls taken one by one cover .74
+
+
+def test_few_threads_show_nothing_however_many_calls_they_have():
+    found, truth = gain_in_threads(0, 60, 100)
+    assert found.share < 0.4  # what the incumbent shows anyway
+    assert found.total.low < truth < found.total.high
+    assert found.total.high - found.total.low > 0.6
+    assert gain_in_threads(0, 1, 100)[0] is None
+
+
+def test_the_journal_says_which_calls_are_on_one_side_together_and_names_no_key(tmp_path):
+    router = make(Shadow(0.5))
+
+    def steps():
+        for key, share_key in (("thread-1", None), ("thread-2", None), ("thread-1", None), ("a", "s"), ("b", "s")):
+            router.charge(router.observe("a", incumbent="large", draw_key=key, share_key=share_key), cost_usd=1.0)
+        router.charge(router.observe("a", incumbent="large"), cost_usd=1.0)
+
+    events = journal_of(router, tmp_path / "j.jsonl", steps)
+    assert read_shadow_calls(events).unit.tolist() == [0, 1, 0, 2, 2, 3]
+    assert "thread" not in (tmp_path / "j.jsonl").read_text()
+    earlier = [{name: value for name, value in event.items() if name != "unit"} for event in events]
+    assert read_shadow_calls(earlier).unit.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_share_key_decides_the_side_in_place_of_the_draw_key():
+    router = make(Shadow(0.5))
+    for key in "abcdefgh":
+        assert (router.observe("a", draw_key="x", share_key=key).would_be == "") is Shadow(0.5).acts(key)
 
 
 @settings(max_examples=10)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, IntArray
 
 _SYMMETRIC = 1e-6
 """Below this the transformation is the identity up to rounding."""
@@ -88,7 +88,12 @@ def snips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estim
 
 
 def doubly_robust(
-    weight: FloatArray, outcome: FloatArray, predicted: FloatArray, expected: FloatArray, level: float = 0.95
+    weight: FloatArray,
+    outcome: FloatArray,
+    predicted: FloatArray,
+    expected: FloatArray,
+    level: float = 0.95,
+    unit: IntArray | None = None,
 ) -> Estimate:
     """Return the doubly robust estimate (Dudik, Langford and Li 2011).
 
@@ -100,6 +105,8 @@ def doubly_robust(
         Prediction of the drawn action's outcome by an outcome model that has not seen it.
     expected : ndarray of shape (n,)
         Mean prediction of the outcome over the target's actions.
+    unit : ndarray of shape (n,), optional
+        The decisions that were drawn together, numbered from 0; by default each was drawn for itself.
 
     Examples
     --------
@@ -107,12 +114,20 @@ def doubly_robust(
     >>> doubly_robust(np.array([2.0, 0.0]), np.array([1.0, 1.0]), predicted, predicted).mean
     1.0
     """
-    return _of_terms(expected + weight * (outcome - predicted), level)
+    return _of_terms(expected + weight * (outcome - predicted), level, unit)
 
 
-def _of_terms(terms: FloatArray, level: float) -> Estimate:
+def _of_terms(terms: FloatArray, level: float, unit: IntArray | None = None) -> Estimate:
     mean = float(terms.mean())
-    return _around(mean, terms - mean, float(terms.std(ddof=1) / np.sqrt(len(terms))), level)
+    deviations = terms - mean if unit is None else _of_units(terms - mean, unit)
+    return _around(mean, deviations, float(deviations.std(ddof=1) / np.sqrt(len(deviations))), level)
+
+
+def _of_units(deviations: FloatArray, unit: IntArray) -> FloatArray:
+    """Return the contribution of each unit to the mean, as of as many decisions (Liang and Zeger 1986)."""
+    sums = np.zeros(int(unit.max()) + 1)
+    np.add.at(sums, unit, deviations)
+    return sums * (len(sums) / len(deviations))
 
 
 def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Estimate:

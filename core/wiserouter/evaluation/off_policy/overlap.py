@@ -56,13 +56,15 @@ class Overlap(NamedTuple):
         return self.effective < LEAST_EFFECTIVE or self.left_out > LEFT_OUT / np.sqrt(self.effective)
 
 
-def weights_of(target: FloatArray, chance: FloatArray) -> FloatArray:
+def weights_of(target: FloatArray, chance: FloatArray, draws: float | None = None) -> FloatArray:
     """Return the weight of each action at each decision; 0 for actions that are left out.
 
     Parameters
     ----------
     target, chance : ndarray of shape (n, n_actions)
         Probability of each action under the target, and the logged probability that it was taken with a known outcome.
+    draws : float, optional
+        Number of independent draws behind the n decisions; by default n.
 
     Examples
     --------
@@ -71,7 +73,7 @@ def weights_of(target: FloatArray, chance: FloatArray) -> FloatArray:
            [0.5 , 0.  ]])
     """
     ratio = _ratio(target, chance)
-    return np.where(ratio <= len(target) / LEAST_EFFECTIVE, ratio, 0.0)
+    return np.where(ratio <= (draws or len(target)) / LEAST_EFFECTIVE, ratio, 0.0)
 
 
 def overlap_of(target: FloatArray, chance: FloatArray, models: tuple[str, ...]) -> Overlap:

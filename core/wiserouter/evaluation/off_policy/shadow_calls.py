@@ -40,6 +40,8 @@ class ShadowCalls(NamedTuple):
         Outcomes of what ran; NaN where unknown.
     expected_reward, expected_cost_usd : ndarray of shape (n, K)
         The router's estimates at the time of the decision; NaN where it had none.
+    unit : ndarray of shape (n,)
+        The calls that were on one side of the share together, such as those of a conversation, numbered from 0.
     """
 
     models: tuple[str, ...]
@@ -53,6 +55,7 @@ class ShadowCalls(NamedTuple):
     reward: FloatArray
     expected_reward: FloatArray
     expected_cost_usd: FloatArray
+    unit: IntArray
 
     @property
     def n(self) -> int:
@@ -103,6 +106,7 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
         np.array([rewards.get(id_, _NO_SCORE)["reward"] for id_ in ids], dtype=np.float64),
         _columns(lines, column, "expected_reward", np.nan),
         _columns(lines, column, "expected_cost_usd", np.nan),
+        _units(taken),
     )
 
 
@@ -127,6 +131,13 @@ def _would_be(lines: list[dict[str, Any]], taken: list[dict[str, Any]], column: 
         if not row.any() and side["would_be"] in column:
             row[column[side["would_be"]]] = 1.0
     return chances
+
+
+def _units(taken: list[dict[str, Any]]) -> IntArray:
+    """Return the number of the unit of each call; a call without one is a unit of its own."""
+    number: dict[tuple[str, str], int] = {}
+    names = [("unit", one["unit"]) if one.get("unit") else ("id", one["id"]) for one in taken]
+    return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
 def _columns(lines: list[dict[str, Any]], column: dict[Any, int], name: str, missing: float) -> FloatArray:

@@ -4,6 +4,7 @@ With :math:`h_i` the incumbent's probabilities, :math:`\pi_i` those of the route
 which the router acts, the model that ran was drawn with :math:`m_i = s \pi_i + (1 - s) h_i`. The difference of the
 doubly robust estimates of :math:`\pi` and `h` under `m` is the gain, with one interval for the difference. An incumbent
 that was not named is taken to be drawn at random in each context, as by a load balancer, with the observed frequencies.
+The calls of a conversation are acted on together: with respect to what calls show and to intervals they are one draw.
 
 Where :math:`m_i(a)` is 0 or almost 0, no call says what `a` would have been worth. This part is reported apart: by the
 router's own estimates, and for rewards within the bounds 0 and 1, which hold whatever the model is worth (Manski 1990).
@@ -20,7 +21,7 @@ from wiserouter.evaluation.off_policy.evaluate import OutcomeName, known_share
 from wiserouter.evaluation.off_policy.outcome_model import running_mean_predictions
 from wiserouter.evaluation.off_policy.overlap import LEAST_EFFECTIVE, weights_of
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, IntArray
 
 MIDDLE = 0.5
 """The reward that is taken where the router had no estimate."""
@@ -43,7 +44,8 @@ class Gain(NamedTuple):
     by_estimate : float
         The rest of its choices by the router's own estimates, per call.
     effective : float
-        Number of calls of the router's own that the calls are worth; 0 where they are too few.
+        Number of draws of the router's own that the calls are worth, those of a conversation being one; 0 where they
+        are too few.
     known : int
         Number of calls with this outcome.
     where : dict of str to float
@@ -91,24 +93,26 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 
     """
     y: FloatArray = getattr(calls, outcome)
     known = ~np.isnan(y)
-    if not known.any() or calls.n < 2:
+    draws = _draws(calls.unit)
+    if not known.any() or calls.unit.max() < 1:
         return None
     group = np.unique(calls.context, return_inverse=True)[1]
     baseline, target = incumbents(calls), calls.would_be
     share = calls.share[:, np.newaxis]
     drawn = share * target + (1.0 - share) * baseline
     chance = drawn * known_share(group, calls.ran, known, len(calls.models))[group]
-    weight, base_weight = weights_of(target, chance), weights_of(baseline, chance)
+    weight, base_weight = weights_of(target, chance, draws), weights_of(baseline, chance, draws)
     shown = np.where(weight > 0.0, target, 0.0)
-    effective = _effective(shown, weight)
+    effective = _effective(shown, weight, draws)
     if effective < LEAST_EFFECTIVE:
         weight, shown, effective = np.zeros_like(weight), np.zeros_like(shown), 0.0
     y, each = np.where(known, y, 0.0), np.arange(calls.n)
     q = running_mean_predictions(group, calls.ran, y, known, len(calls.models))
     ran = q[each, calls.ran]
     weight, base_weight = (np.where(known, one[each, calls.ran], 0.0) for one in (weight, base_weight))
-    base = doubly_robust(base_weight, y, ran, (baseline * q).sum(axis=1), level)
-    identified = doubly_robust(weight - base_weight, y, ran, ((shown - baseline) * q).sum(axis=1), level)
+    base = doubly_robust(base_weight, y, ran, (baseline * q).sum(axis=1), level, calls.unit)
+    expected = ((shown - baseline) * q).sum(axis=1)
+    identified = doubly_robust(weight - base_weight, y, ran, expected, level, calls.unit)
     lost = target - shown
     by_estimate = float((lost * _estimates(calls, outcome)).sum(axis=1).mean())
     low, high = (0.0, float(lost.sum(axis=1).mean())) if outcome == "reward" else (by_estimate, by_estimate)
@@ -126,10 +130,16 @@ def estimated_gain(calls: ShadowCalls) -> float:
     return float((difference * _estimates(calls, "reward")).sum(axis=1).mean())
 
 
-def _effective(shown: FloatArray, weight: FloatArray) -> float:
-    """Return the number of calls that those are worth which show the choices."""
+def _draws(unit: IntArray) -> float:
+    """Return the number of units, as many as equal ones would be worth (Kish 1965)."""
+    size = np.bincount(unit)
+    return float(size.sum() ** 2 / (size**2).sum())
+
+
+def _effective(shown: FloatArray, weight: FloatArray, draws: float) -> float:
+    """Return the number of draws that those are worth which show the choices."""
     part, second = float(shown.sum(axis=1).mean()), float((shown * weight).sum(axis=1).mean())
-    return len(shown) * part / second if second else 0.0
+    return draws * part / second if second else 0.0
 
 
 def _estimates(calls: ShadowCalls, outcome: OutcomeName) -> FloatArray:
