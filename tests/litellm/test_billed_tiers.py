@@ -78,7 +78,7 @@ async def test_a_cost_that_litellm_understates_is_told(stub, settled, monkeypatc
     await ask(SURFACES["chat"](litellm_router, service_tier="priority"))
     await settled(lambda: router.status().charged == 1)
     assert group.faults["understated_costs"] == 0
-    monkeypatch.setattr(billing, "_reported_usd", lambda kwargs: 0.0)  # as LiteLLM does after some calls, not always
+    monkeypatch.setattr(billing, "reported_usd", lambda kwargs: 0.0)  # as LiteLLM does after some calls, not always
     await ask(SURFACES["chat"](litellm_router, service_tier="priority"))
     await settled(lambda: group.faults["understated_costs"] == 1)
     assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
