@@ -75,7 +75,11 @@ def dense_table(log: RoutingLog) -> tuple[Table, int]:
     """
     batch: LogBatch = log.totals() if log.layout.places.get("query_id") == (CONVERSATION,) else log.table()
     if not batch.complete.any():
-        raise LogError("replay needs queries that every model answered, got none: name fewer models", file=log.path)
+        raise LogError(
+            "replay needs queries that every model answered, got none: name fewer models, or say by a column query_id "
+            "which rows are of one query",
+            file=log.path,
+        )
     kept = np.flatnonzero(batch.complete)
     table = Table(batch.prompts, batch.reward, batch.cost_usd, log.models).rows(kept)
     return table, len(batch.prompts) - len(kept)

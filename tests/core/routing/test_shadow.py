@@ -248,7 +248,7 @@ def test_the_interval_covers_the_gain_where_the_calls_of_a_thread_are_alike():
         found, truth = gain_in_threads(seed, 600, 10)
         assert found.share == pytest.approx(1.0)
         covers.append(found.total.low < truth < found.total.high)
-    assert np.mean(covers) > 0.88  # .95 with a standard error of .022; calls taken one by one cover .74
+    assert np.mean(covers) > 0.88  # calls taken one by one cover .72
 
 
 def test_few_threads_show_nothing_however_many_calls_they_have():
