@@ -351,14 +351,34 @@ def test_the_address_of_a_webhook_is_checked(url):
         ("https://hooks.example.org:99999/SECRET", "port of a webhook cannot be read"),
         ("https://[::1/SECRET", "cannot be read"),
         ("https://hooks.example.org/SECRET key", "without spaces"),
-        ("https://hooks.example.org/SECRET\n", "without spaces"),
+        ("https://hooks.example.org/SECRET\nkey", "without spaces"),
         ("https://hooks.example.org/SECRÉT", "without spaces"),
+        ("https://bücher.example/SECRET", "as xn--"),
     ],
 )
 def test_an_address_that_could_never_be_reached_is_refused_and_not_shown(url, said):
     with pytest.raises(InvalidInput, match=said) as refused:
         Webhook(url)
     assert "SECR" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://user-service:8080", "http://user-service"),
+        ("http://[::1]:80/x", "http://::1"),
+        ("https://xn--bcher-kva.example/x", "https://xn--bcher-kva.example"),
+        ("https://hooks.example.org/x@y?z=@", "https://hooks.example.org"),
+    ],
+)
+def test_an_address_that_may_be_reached_is_taken(url, name):
+    assert Webhook(url).name == name
+
+
+def test_a_warning_reaches_an_address_that_ends_in_a_newline():
+    with receiving() as receiver:
+        Webhook(f" {receiver.url}\n")(notice())
+    assert receiver.messages == [notice().as_dict()]
 
 
 def test_an_empty_secret_is_refused():

@@ -55,6 +55,7 @@ class Webhook:
 
         if secret == "":
             raise InvalidInput("the secret of a webhook must not be empty: anyone could sign; leave it out")
+        url = url.strip()  # a secret that is read from a file often ends in a newline
         self.name = _place(url)
         self._url, self._secret, self._timeout_s = url, secret, timeout_s
         self._clock = clock or time.time
@@ -96,7 +97,10 @@ def _place(url: str) -> str:
     if "@" in parts.netloc:
         raise InvalidInput(f"the address of the webhook at {host} must have no user and password: sign it by a secret")
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise InvalidInput("the address of a webhook must be of ASCII characters without spaces: percent-encode others")
+        raise InvalidInput(
+            "the address of a webhook must be of ASCII characters without spaces: percent-encode others, and write a "
+            "host with them as xn--..."
+        )
     return f"{scheme}://{host}"
 
 
