@@ -119,13 +119,19 @@ class _Writer:
 
     def append(self, lines: list[Line]) -> None:
         """Write some lines in one call, so that those of other writers come before or after them."""
-        made = [data for line in lines if (data := self._made(line))]
-        if not made:
+        rest = b"".join(map(self._made, lines))
+        if not rest:
             return
         try:
-            self._write(b"".join(made))
+            self._make_room(len(rest))
+            if self._cut:
+                self._cut = not os.write(self._file, b"\n")
+            while rest:  # a file may take only a part, as of a full disk
+                written = os.write(self._file, rest)
+                self._cut = not rest[:written].endswith(b"\n")
+                rest = rest[written:]
         except OSError as error:  # no failure may end the thread
-            self._fail(len(made), error)
+            self._fail(rest.count(b"\n"), error)
 
     def _made(self, line: Line) -> bytes:
         """Return a line as it stands in the file; nothing for one that cannot be made, which costs no other."""
@@ -134,18 +140,6 @@ class _Writer:
         except Exception as error:  # no failure may end the thread
             self._fail(1, error)
             return b""
-
-    def _write(self, data: bytes) -> None:
-        """Write lines; where a file takes only a part, as of a full disk, what follows begins a line of its own."""
-        self._make_room(len(data))
-        data = b"\n" + data if self._cut else data
-        written = 0
-        try:
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        finally:
-            if written:
-                self._cut = data[written - 1 : written] != b"\n"
 
     def _fail(self, lost: int, error: Exception) -> None:
         if not self.failed:

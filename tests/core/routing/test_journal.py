@@ -259,6 +259,31 @@ def test_a_line_of_which_a_full_disk_took_a_part_is_counted_and_costs_no_other(p
     assert (reading.skipped, journal.dropped) == (1, 1)
 
 
+def test_only_lines_that_a_full_disk_did_not_take_are_counted_as_dropped(path, monkeypatch):
+    write, room, together = os.write, [100], threading.Event()
+
+    def write_some(file, data):
+        if threading.current_thread().name != "wiserouter-journal":
+            return write(file, data)
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        taken = data[: room[0]]
+        room[0] -= len(taken)
+        return write(file, taken)
+
+    journal = Journal(path)
+    journal.note(lambda: {"event": "first", "waited": together.wait(10.0)})
+    monkeypatch.setattr(os, "write", write_some)
+    for name in "abcd":
+        journal.event("release", name, 0.0)
+    together.set()
+    journal.close()
+    reading = JournalReader(path)
+    assert len(list(reading)) == 5 - journal.dropped
+    assert reading.skipped == 1
+    assert 0 < journal.dropped < 4
+
+
 def test_a_journal_that_cannot_be_opened_anew_writes_into_no_other_file_and_keeps_the_older_ones(path, monkeypatch):
     journal = Journal(path, max_bytes=200)
     for name in "abcdefgh":
