@@ -61,6 +61,7 @@ class UsageObserver(BaseCallbackHandler):
     on_end: Callable[[BaseException | None], object] = _ignore
     now_s: Callable[[], float] = time.perf_counter
     _started_s: dict[UUID, float] = field(default_factory=dict)
+    _streamed: set[UUID] = field(default_factory=set)
     _made_s: float = field(default_factory=time.perf_counter)
 
     @property
@@ -99,9 +100,16 @@ class UsageObserver(BaseCallbackHandler):
         self._started_s[run_id] = self.now_s()
         self.on_start(run_id)
 
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note that the run streams: its answer comes from no cache."""
+        self._streamed.add(run_id)
+
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the answer."""
-        self.runs.append(ModelRun(_message(response), took_s=self._took_s(run_id)))
+        message = _message(response)
+        if message is not None and (run_id in self._streamed or _is_generated(message, response, run_id)):
+            message = without_cache_report(message)
+        self.runs.append(ModelRun(message, took_s=self._took_s(run_id)))
         self.on_end(None)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
@@ -121,6 +129,34 @@ def _message(response: LLMResult | None) -> BaseMessage | None:
     generations = response.generations if response is not None else []
     first = generations[0][0] if generations and generations[0] else None
     return first.message if isinstance(first, ChatGeneration) else None
+
+
+def _is_generated(message: BaseMessage, response: LLMResult, run_id: UUID) -> bool:
+    """Return True if a run has generated its answer itself: the answer has the id of the run, or further output.
+
+    An answer from a cache has the id that the billed run or its provider gave it, and no output besides its message.
+    """
+    return bool(response.llm_output) or str(run_id) in str(message.id)
+
+
+def without_cache_report(message: BaseMessage) -> BaseMessage:
+    """Return a generated answer without the cost of 0 that LangChain writes into answers from a cache.
+
+    A cache in memory holds the answer of a billed call itself. Another call that finds it there before the billed one
+    has ended marks the one answer that both have.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessage
+    >>> usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4, "total_cost": 0}
+    >>> without_cache_report(AIMessage("hi", usage_metadata=usage)).usage_metadata
+    {'input_tokens': 3, 'output_tokens': 1, 'total_tokens': 4}
+    """
+    usage = getattr(message, "usage_metadata", None)
+    if not isinstance(usage, dict) or usage.get("total_cost") != 0:
+        return message
+    counted = {name: value for name, value in usage.items() if name != "total_cost"}
+    return message.model_copy(update={"usage_metadata": counted or None})
 
 
 def _is_empty(message: BaseMessage) -> bool:

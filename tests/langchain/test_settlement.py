@@ -10,6 +10,7 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableLambda
 
 from support.chat_calls import DOORS, City, Tree, collect, settled
 from support.chat_stub import PRICES, StubChat, core, cost_usd, hard_core, routed
@@ -45,6 +46,61 @@ def test_the_models_own_cache_is_honoured_costs_nothing_and_teaches_nothing():
     assert llm.core.status().spent_usd == spent
     assert llm.core.status().charged == 2
     assert llm.core.estimates.calls.sum() == before
+
+
+class Overtaken(InMemoryCache):
+    """A cache in which another call finds an answer before the call that was billed for it has ended."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def update(self, prompt, llm_string, return_val):
+        super().update(prompt, llm_string, return_val)
+        self.other()
+
+
+class Named(StubChat):
+    """Its provider names each answer; a whole one comes with further output, as of OpenAI and Anthropic."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kw):
+        message = self._answer(messages, **kw).model_copy(update={"id": f"chatcmpl-{uuid4()}"})
+        return ChatResult(generations=[ChatGeneration(message=message)], llm_output={"model_name": self.model})
+
+    def _stream(self, messages, stop=None, run_manager=None, **kw):
+        name = f"chatcmpl-{uuid4()}"
+        for chunk in super()._stream(messages, stop, run_manager, **kw):
+            chunk.message.id = name
+            yield chunk
+
+
+async def _events(llm, question):
+    chain = RunnableLambda(llm.invoke)  # the model streams for its events, and its answer is cached
+    return [event async for event in chain.astream_events(question, version="v2")]
+
+
+@pytest.mark.parametrize("kind", [StubChat, Named])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda llm, question: llm.invoke(question),
+        lambda llm, question: asyncio.run(llm.ainvoke(question)),
+        lambda llm, question: asyncio.run(_events(llm, question)),
+    ],
+)
+def test_a_billed_answer_that_another_call_finds_in_the_cache_before_its_end_is_charged(kind, ask):
+    caches = [Overtaken(lambda: hits.append(llm.invoke("hello"))) for _ in PRICES]
+    models = {
+        name: kind(model=f"stub-{name}", max_tokens=20, cache=cache) for name, cache in zip(PRICES, caches, strict=True)
+    }
+    hits: list[AIMessage] = []
+    llm = RunnableWiseRouter(models=models, router=hard_core(), prices=PRICES)
+    ask(llm, "hello")
+    status = llm.core.status()
+    assert (len(hits), hits[0].usage_metadata["total_cost"], status.charged, status.reserved_usd) == (1, 0, 2, 0.0)
+    tokens = hits[0].usage_metadata
+    name = hits[0].response_metadata["wise_router"]["model"]
+    assert status.spent_usd == pytest.approx(cost_usd(name, tokens["input_tokens"], tokens["output_tokens"]))
 
 
 @pytest.mark.parametrize("door", DOORS)
