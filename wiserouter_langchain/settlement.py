@@ -111,13 +111,18 @@ def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, har
         return RunBill(None, Remark.UNREADABLE)
     if reported is not None:
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
-    if usage is not None:
+    if usage is not None and not _lacks_answer(usage, message):
         extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price)
         return RunBill(Bill(rate_card.cost_usd(usage) + extra_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
     estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))
     return RunBill(Bill(rate_card.cost_usd(estimate), learn=whole, estimated=True), Remark.ESTIMATED)
+
+
+def _lacks_answer(usage: Usage, message: BaseMessage) -> bool:
+    """Return True if a usage counts no token of an answer that has text: a stream that ended early, after its input."""
+    return not usage.output_tokens and bool(_written(message).strip())
 
 
 def _written(message: BaseMessage) -> str:

@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 from langchain_core.messages import AIMessageChunk
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableLambda
 
 from support.chat_calls import DOORS, City, collect
@@ -336,3 +336,26 @@ def test_the_raw_answer_of_such_a_model_is_charged():
     llm = hard(pool(Native))
     assert llm.with_structured_output(City, include_raw=True).invoke("hello")["parsed"] is None
     assert llm.core.status().spent_usd == pytest.approx(cost_usd("large", 4, 11))
+
+
+class WithoutItsEnd(StubChat):
+    """Streams the tokens of its input first, and ends before those of its output, as where a proxy cuts a stream."""
+
+    def _stream(self, messages, stop=None, run_manager=None, **kw):
+        usage = {"input_tokens": 5, "output_tokens": 0, "total_tokens": 5}
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=usage))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="Why did the cat sit"))
+
+
+@pytest.mark.parametrize("door", ["stream", "astream"])
+def test_a_usage_that_counts_no_token_of_an_answer_with_text_is_no_usage(door):
+    llm = hard(pool(WithoutItsEnd))
+    DOORS[door](llm, "hello")
+    status = llm.core.status()
+    assert (status.presumed, status.charged, status.reserved_usd) == (1, 0, 0.0)
+
+    llm = expected(pool(WithoutItsEnd))
+    DOORS[door](llm, "hello")
+    price = PRICES["large"]
+    assert llm.core.status().charged == 1
+    assert llm.core.status().spent_usd > 5 * price.input + 4 * price.output
