@@ -154,8 +154,8 @@ def hostile_proxy(
             },
         }
         log = folder / "proxy.log"
-        seldom = {"PYTHON_GC_THRESHOLD": "20000,20,20"}  # Python 3.11 may crash as it collects garbage: docs/litellm.md
-        with running_proxy(write(config, folder), log, **seldom) as (url, key, _), httpx.Client(timeout=30) as http:
+        never = {"PYTHON_GC_THRESHOLD": "0,0,0"}  # Python 3.11 may crash as it collects garbage: docs/litellm.md
+        with running_proxy(write(config, folder), log, **never) as (url, key, _), httpx.Client(timeout=30) as http:
             clients = (
                 openai.OpenAI(base_url=f"{url}/v1", api_key=USER, max_retries=0, timeout=120),
                 anthropic.Anthropic(base_url=url, api_key=USER, max_retries=0, timeout=120),
