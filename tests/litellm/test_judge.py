@@ -121,7 +121,7 @@ async def test_a_refused_connection_costs_nothing_and_an_unknown_end_its_bound(p
 async def test_no_fallback_answers_for_a_judge(provider, settled, fallbacks, status):
     router, ours = judged_router(provider, lambda request: httpx.Response(status, text="broken"), **fallbacks)
     await router.acompletion(model="wise", messages=HI)
-    await settled(lambda: not ours.judge.waits())
+    await settled(lambda: ours.status().judge.failed == 1)
     assert (ours.status().decided, ours.status().judge.failed, len(provider.calls)) == (1, 1, 2)
     ours.stop_judging()
 
