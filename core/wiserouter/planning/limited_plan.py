@@ -30,6 +30,7 @@ _UNSOLVED = 4  # its status where rounding stands in the way
 _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 _NO_PRESOLVE = {**_TIGHT, "presolve": False}
 _ROUNDING = 1e-9
+_MORE_ROUNDING = (1.0, 10.0, 100.0)  # HiGHS may not find its own solution again
 _LEAST_BOUND = 1e-3  # relative to the largest use; an amount beyond a smaller bound is compared with this
 
 
@@ -127,7 +128,10 @@ def limited_plan(
         elastic = np.array([one.elastic for one in constraints])
         rounding = _ROUNDING * program.scale  # the cheapest mix may exceed a budget that equals it by so much
         bounds = bounds + program.least_excess(bounds + 0.5 * rounding, elastic)
-        solved = program.solve(bounds + rounding)
+        for times in _MORE_ROUNDING:
+            solved = program.solve(bounds + times * rounding)
+            if solved is not None:
+                break
     if solved is None:
         raise RuntimeError("HiGHS finds no mix under constraints that it has loosened itself")
     own, prices = solved

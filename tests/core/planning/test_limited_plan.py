@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -167,6 +167,7 @@ def test_a_budget_at_the_cheapest_mix_is_kept_though_costs_differ_by_orders_of_m
     assert found.uses[0] == pytest.approx(budget.most, rel=0.001)
 
 
+@example(seed=7592, lowest=-12, spread=6.0, rate=0.0, most=1e-9)  # HiGHS does not find its own solution again
 @settings(max_examples=200, deadline=None)
 @given(
     seed=st.integers(0, 10_000),

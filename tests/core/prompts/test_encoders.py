@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.tables import FOLDER, ROUTERBENCH, needs_tables
@@ -96,6 +96,7 @@ def test_state_restores_it_exactly():
     assert all(np.array_equal(array, copy.state()[name]) for name, array in encoder.state().items())
 
 
+@example(log=["\U00031350"], query="")  # a character that this version of Python does not know as one of a word
 @settings(max_examples=60, deadline=None)
 @given(log=texts, query=st.text())
 def test_any_log_gives_finite_vectors_of_length_one_or_zero(log, query):

@@ -242,5 +242,7 @@ def _directions(matrix: csr_array, dim: int, seed: int) -> Embedding:
 
     with threadpool_limits(1):  # the same bits on any number of cores
         _, strength, vectors = randomized_svd(matrix, min(dim, *matrix.shape), n_iter=5, random_state=seed)
+    if not strength[0] > 0.0:  # no text has a known term
+        return np.zeros((matrix.shape[1], 1), dtype=np.float32)
     strong = strength > _NEGLIGIBLE * strength[0]
     return np.ascontiguousarray(vectors[strong].T, dtype=np.float32)
