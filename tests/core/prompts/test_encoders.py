@@ -352,4 +352,5 @@ while "sklearn" not in sys.modules:
     time.sleep(0.001)
 _directions(csr_array([[1.0, 2.0], [2.0, 1.0]]), 1, 0)
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True).stderr == ""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""

@@ -233,19 +233,26 @@ def test_a_line_that_cannot_be_made_costs_no_other(path, caplog):
     assert "cannot be written" in caplog.text
 
 
-def test_a_line_of_which_a_full_disk_took_a_part_is_counted_and_costs_no_other(path, monkeypatch):
-    write, room = os.write, [40]
+def disk_with(room):
+    """Return `os.write` as a journal meets it on a disk with room for so many bytes."""
+    write = os.write
 
     def write_some(file, data):
+        nonlocal room
         if threading.current_thread().name != "wiserouter-journal":
             return write(file, data)
-        if not room[0]:
+        if not room:
             raise OSError(28, "No space left on device")
-        taken = data[: room[0]]
-        room[0] -= len(taken)
+        taken = data[:room]
+        room -= len(taken)
         return write(file, taken)
 
-    monkeypatch.setattr(os, "write", write_some)
+    return write_some
+
+
+def test_a_line_of_which_a_full_disk_took_a_part_is_counted_and_costs_no_other(path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", disk_with(40))
     journal = Journal(path)
     journal.event("release", "a", 0.0)  # 43 bytes with its end
     journal.flush()
@@ -260,20 +267,10 @@ def test_a_line_of_which_a_full_disk_took_a_part_is_counted_and_costs_no_other(p
 
 
 def test_only_lines_that_a_full_disk_did_not_take_are_counted_as_dropped(path, monkeypatch):
-    write, room, together = os.write, [100], threading.Event()
-
-    def write_some(file, data):
-        if threading.current_thread().name != "wiserouter-journal":
-            return write(file, data)
-        if not room[0]:
-            raise OSError(28, "No space left on device")
-        taken = data[: room[0]]
-        room[0] -= len(taken)
-        return write(file, taken)
-
+    together = threading.Event()
     journal = Journal(path)
     journal.note(lambda: {"event": "first", "waited": together.wait(10.0)})
-    monkeypatch.setattr(os, "write", write_some)
+    monkeypatch.setattr(os, "write", disk_with(100))
     for name in "abcd":
         journal.event("release", name, 0.0)
     together.set()
