@@ -32,6 +32,7 @@ QUESTIONS = {
 """The question that each model is right about."""
 
 REQUESTS, HORIZON, BUDGET_USD, JUDGE_USD = 1_000, 2_000, 10.0, 0.02
+JUDGE_S = 8.0  # a busy machine answers the judge later than in a second or two; what came too late would be presumed
 
 
 class JudgedProvider:
@@ -61,7 +62,7 @@ def config_with_judge(url: str) -> dict:
         costs = dict(zip(("input_cost_per_token", "output_cost_per_token"), USD[name], strict=True))
         return deployment(name, group, url=url, **costs)
 
-    judge = {"model": "referee", "share": 0.2, "budget_usd": JUDGE_USD, "attempts": 2, "timeout_s": 2.0}
+    judge = {"model": "referee", "share": 0.2, "budget_usd": JUDGE_USD, "attempts": 2, "timeout_s": JUDGE_S}
     wise = {"budget_usd": BUDGET_USD, "requests": HORIZON, "artifact": "./kinds.wise", "seed": 0, "judge": judge}
     return {
         "model_list": [*[priced(name, "wise") for name in QUESTIONS], priced("referee", "referee")],
@@ -139,14 +140,14 @@ def test_a_judge_alone_teaches_which_model_is_right(tmp_path):
         # each of nine cells (kind and model) may be one ahead, and four calls are in flight
         assert abs(judge["judged"] + judge["unpaid"] - expected) <= 9 + 4
         labels = sum(model["labels"] for model in status["models"].values())
-        for mode in ("nonsense", "down", "slow"):
+        for mode, asked in (("nonsense", 60), ("down", 60), ("slow", 20)):
             provider.mode = mode
             failed, offered = judge["failed"], judge["offered"]
-            assert max(seconds for *_, seconds in client.ask_many(range(60))) < 10.0
-            status = client.wait(lambda one, offered=offered: one["judge"]["offered"] == offered + 60)
+            assert max(seconds for *_, seconds in client.ask_many(range(asked))) < 10.0
+            status = client.wait(lambda one, most=offered + asked: one["judge"]["offered"] == most)
             status = client.wait(lambda one: not one["judge"]["waiting"])
             judge = status["judge"]
             assert judge["failed"] > failed
         assert sum(model["labels"] for model in status["models"].values()) <= labels  # drift may fade them
-        assert status["charged"] == REQUESTS + 180
+        assert status["charged"] == REQUESTS + 140
         assert status["scopes"]["judge:referee"]["spent_usd"] <= JUDGE_USD

@@ -123,12 +123,13 @@ async def all_of_them(place):
     return [score for row in rows for score in row if score is not None]
 
 
-def has_settled(whole, known, n):
-    """Return True once `n` calls and scores have arrived; any more would show in the sums that are compared then."""
+def has_settled(whole, known, scores):
+    """Return True once all calls and scores have arrived, and the last of them that replaces another has."""
     whole._store.refresh()
     whole._learner.merge_remote()
-    labels = whole.estimates.labels.sum() - known.labels.sum()
-    return (whole.status().in_flight, whole.status().charged) == (0, n) and labels >= n
+    labels, reward = (getattr(whole.estimates, name).sum() - getattr(known, name).sum() for name in ("labels", "reward"))
+    arrived = labels >= len(scores) and reward == pytest.approx(sum(scores))
+    return (whole.status().in_flight, whole.status().charged) == (0, len(scores)) and arrived
 
 
 def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):
@@ -138,7 +139,7 @@ def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):
 
     known = fitted().estimates
     whole = WiseRouter.load(place.artifact, store=place.store)  # a third worker sees what all of them did
-    wait_until(lambda: has_settled(whole, known, len(scores)), "the workers do not come to rest", 30.0)
+    wait_until(lambda: has_settled(whole, known, scores), "the workers do not come to rest", 30.0)
     seen = whole.status()
     whole.close()
 
