@@ -200,7 +200,7 @@ async def test_no_door_waits_for_the_store_on_the_event_loop(tmp_path, near, bud
     answer = await llm.ainvoke("hello")
     assert await llm.afeedback(answer, 1.0) == 1
     assert (await llm.aexplain(answer)).state == "charged"
-    await settled(llm, timeout_s=5)
+    await settled(llm, timeout_s=20)
     assert engine.seen == []
     status = llm.core.status()
     assert status.charged + status.presumed >= 2 * 15 + 1

@@ -37,7 +37,7 @@ def provider():
 def settled():
     """Return a coroutine function that waits until a condition holds: LiteLLM logs in the background."""
 
-    async def wait(condition, timeout_s: float = 5.0):
+    async def wait(condition, timeout_s: float = 30.0):
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, "the condition never held"

@@ -73,7 +73,7 @@ def calls_of(router):
     return dict(zip(router.pool.names, router.estimates.calls[0].tolist(), strict=True))
 
 
-def wait(condition, timeout_s=5.0):
+def wait(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

@@ -72,7 +72,7 @@ def status(proxy, group):
     return httpx.get(f"{proxy[0]}/wiserouter/status", headers=headers).json()["groups"][group]
 
 
-def wait(condition, timeout_s=15.0):
+def wait(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

@@ -171,7 +171,7 @@ async def broken(*_):
     raise RuntimeError("out of order")
 
 
-def assert_soon(condition, timeout_s=5.0):
+def assert_soon(condition, timeout_s=30.0):
     import time
 
     deadline = time.monotonic() + timeout_s

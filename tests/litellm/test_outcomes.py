@@ -221,7 +221,7 @@ async def test_nothing_is_kept_of_attempts_that_are_settled(stub, settled):
     assert litellm_router._wiserouter_callback.attempts == {}
 
 
-def wait(condition, timeout_s=5.0):
+def wait(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

@@ -62,7 +62,7 @@ def router(client, group="wise"):
     return client.callback.groups[group].router
 
 
-def wait(condition, timeout_s=5.0):
+def wait(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

@@ -39,7 +39,7 @@ def status(proxy, group="wise"):
     ]
 
 
-def wait(condition, timeout_s=10.0):
+def wait(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

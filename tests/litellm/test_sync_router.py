@@ -15,7 +15,7 @@ from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
 STRATEGIES = ["simple-shuffle", "least-busy", "latency-based-routing", "usage-based-routing-v2"]
 
 
-def wait(condition, timeout_s=5.0):
+def wait(condition, timeout_s=30.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

@@ -38,7 +38,7 @@ async def collect(stream):
     return [chunk async for chunk in stream]
 
 
-async def settled(llm, timeout_s=2.0):
+async def settled(llm, timeout_s=20.0):
     """Wait until nothing is in flight: some streams end in a task of their own."""
     async with asyncio.timeout(timeout_s):
         while llm.core.status().in_flight:

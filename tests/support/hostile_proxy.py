@@ -49,7 +49,7 @@ class HostileProxy:
         headers = {"Authorization": f"Bearer {self.master_key}"}
         return self.http.get(f"{self.url}/wiserouter/status", headers=headers).json()["groups"][group]
 
-    def settled(self, group: str, charged_usd: float, timeout_s: float = 8.0) -> dict[str, Any]:
+    def settled(self, group: str, charged_usd: float, timeout_s: float = 30.0) -> dict[str, Any]:
         """Return the status once nothing is in flight and the amount is charged; else the status after the time."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -59,7 +59,7 @@ class HostileProxy:
                 return status
             time.sleep(0.02)
 
-    def idle(self, group: str, timeout_s: float = 10.0) -> dict[str, Any]:
+    def idle(self, group: str, timeout_s: float = 30.0) -> dict[str, Any]:
         """Return the status once nothing is in flight at the group and the provider has answered all calls."""
         deadline = time.monotonic() + timeout_s
         while True:
