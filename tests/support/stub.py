@@ -82,7 +82,9 @@ class Stub:
 def serving(stub: Stub) -> Iterator[str]:
     """Serve a stub from a thread, and yield its base URL."""
     port = free_port()
-    server = uvicorn.Server(uvicorn.Config(stub.app, host="127.0.0.1", port=port, log_level="error", lifespan="off"))
+    # a connection that is closed as the next call comes in would be a call of unknown outcome, which is presumed
+    terms = {"host": "127.0.0.1", "port": port, "log_level": "error", "lifespan": "off", "timeout_keep_alive": 600}
+    server = uvicorn.Server(uvicorn.Config(stub.app, **terms))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
