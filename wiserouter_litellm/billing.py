@@ -72,7 +72,7 @@ def is_understated(kwargs: Mapping[str, Any], bill: Bill, info: DeploymentInfo) 
 def read_answer(
     kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, *, hard: bool, replayed: bool = False
 ) -> tuple[Bill | None, bool]:
-    """Return the bill of a call, and True if the proxy's client left before the end: the event has what was delivered.
+    """Return the bill of a call, and True if the event has only the part of its answer that was delivered.
 
     Under a hard limit, tokens that LiteLLM has counted itself are estimated. A `replayed` answer is one of LiteLLM's
     cache, although the event may not say so where the client left. The other parameters and errors are those
@@ -83,9 +83,19 @@ def read_answer(
         return bill, False
     if bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
         bill = bill._replace(estimated=True)
+    return bill, _is_part(kwargs)
+
+
+def _is_part(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if an answer lacks its end: the proxy's client left, or a stream of Anthropic's messages broke off.
+
+    LiteLLM reports such a stream as answered, with the tokens of what had come.
+    """
+    if kwargs.get("call_type") == "anthropic_messages" and kwargs.get("prompt_cache_response_complete") is False:
+        return True
     params = kwargs.get("litellm_params") or {}
     buckets = (params.get("metadata"), params.get("litellm_metadata"), kwargs.get("metadata"))
-    return bill, any(isinstance(bucket, MAPPING) and bool(bucket.get("client_disconnected")) for bucket in buckets)
+    return any(isinstance(bucket, MAPPING) and bool(bucket.get("client_disconnected")) for bucket in buckets)
 
 
 def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
