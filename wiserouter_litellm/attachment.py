@@ -150,6 +150,7 @@ def attach(
         setattr(litellm_router, _ATTACHED, callback)
         setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
         move_before_pins(callback.registered)
+    opened.registry.is_served = ownership(litellm_router)
     callback.groups[group] = opened
     return callback
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
@@ -109,6 +109,8 @@ class DeploymentRegistry:
         Whether a deployment is several models.
     unused_arms : set of str
         The names among `arms` that are those of no deployment yet.
+    is_served : callable
+        Returns False for the id of a deployment that LiteLLM has removed.
     """
 
     def __init__(
@@ -124,12 +126,14 @@ class DeploymentRegistry:
         self._fitted_models = {model.name for model in fitted_models}
         self._fitted_arms, self._stated_arms = arms_of_pool(fitted_models), dict(arms or {})
         self.has_arms, self.unused_arms = False, set(arms or {})
+        self.is_served: Callable[[str], bool] = lambda _: True
         self._infos: dict[str, DeploymentInfo] = {}
         self._arms: dict[str, list[DeploymentInfo]] = {}
         self._configured: dict[tuple[str, str], RateCard] = {}
         self._ordered: Mapping[str, Price] = {}
         self._sources: dict[str, DeploymentSource] = {}
         self._refused: set[str] = set()
+        self._removed: set[str] = set()
         self._changing: set[str] = set()
         self._registering = Lock()
 
@@ -191,6 +195,9 @@ class DeploymentRegistry:
         are_calls : bool, default False
             Whether their parameters hold those of a request as well; what is known is then not read again.
         """
+        if self._refused:  # what they are at odds with may have been removed
+            with self._registering:
+                self._leave_out_removed()
         with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
         if are_calls:
             unread = [one for one, id_ in with_ids if id_ not in self._sources]
@@ -225,6 +232,7 @@ class DeploymentRegistry:
             If two deployments of one model differ in price.
         """
         with self._registering:
+            self._leave_out_removed()
             known = [(one, self._sources.get(id_of(one))) for one in deployments]
             unread = [unexpanded(one, source) for one, source in known if source is None or not source.is_of(one)]
             self._changing = self._sources.keys() & {id_of(one) for one in unread}
@@ -234,6 +242,14 @@ class DeploymentRegistry:
                 return self._register(unread, model_group, strict=strict)
             finally:
                 self._changing = set()
+
+    def _leave_out_removed(self) -> None:
+        """Read anew what was at odds with deployments that LiteLLM has removed; they only settle their calls now."""
+        removed = {id_ for id_, _ in self._served() if not self.is_served(id_)}
+        if removed:
+            self._removed |= removed
+            outdated = removed | self._refused
+            self._sources = {id_: one for id_, one in self._sources.items() if id_ not in outdated}
 
     def _register(self, deployments: Iterable[Deployment], model_group: str, *, strict: bool) -> list[DeploymentInfo]:
         new: list[DeploymentInfo] = []
@@ -267,6 +283,7 @@ class DeploymentRegistry:
             self._arms[key] = [self._priced(key, arm) for arm in arms]
         self.has_arms = bool(self._arms)
         self._refused.discard(key)
+        self._removed.discard(key)
         self._sources[key] = source
         return self._arms.get(key) or [self._infos[key]]
 
@@ -354,7 +371,8 @@ class DeploymentRegistry:
 
     def _served(self) -> list[tuple[str, DeploymentInfo]]:
         """Return the deployments that get traffic with their ids, each as often as it has arms."""
-        served = [(id_, plain) for id_, plain in self._infos.items() if id_ not in self._refused]
+        left_out = self._refused | self._removed
+        served = [(id_, plain) for id_, plain in self._infos.items() if id_ not in left_out]
         return [(id_, info) for id_, plain in served for info in self._arms.get(id_) or [plain]]
 
     def _model_of(self, deployment: Deployment, model_group: str) -> str:

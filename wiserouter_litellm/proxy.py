@@ -40,6 +40,7 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.judge import start_judge
 from wiserouter_litellm.limit_settings import MEASURED, LimitSettings
+from wiserouter_litellm.litellm_compat import ownership
 from wiserouter_litellm.metrics import watch_groups
 from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.request_values import CallerValues
@@ -158,6 +159,7 @@ def _groups_of(
                 shared_budget=None if name in members else name,
                 **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
             )
+            opened[group].registry.is_served = _is_served
             opened[group].traces = account.otel_decisions
             if account.values is not None:
                 opened[group].value_rule = CallerValues(**account.values.model_dump())
@@ -307,6 +309,12 @@ def _store(name: str, settings: AccountSettings) -> Any:
 
 def _proxy_router() -> Any:
     return getattr(sys.modules.get(PROXY), "llm_router", None)
+
+
+def _is_served(deployment_id: str) -> bool:
+    """Return False for a deployment that the proxy has removed."""
+    router = _proxy_router()
+    return router is None or ownership(router)(deployment_id)
 
 
 def _workers(settings: AccountSettings, key: str) -> int:

@@ -21,7 +21,7 @@ from wiserouter_litellm.attachment import AttachedCallback
 from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
-from wiserouter_litellm.litellm_compat import deployments_of
+from wiserouter_litellm.litellm_compat import deployments_of, ownership
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -110,6 +110,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
         opened.value_rule = value_in_metadata
+        opened.registry.is_served = ownership(litellm_router)
         self.callback = StrategyCallback(litellm_router)
         self.callback.groups[group] = opened
         self._select_sync = selecting(litellm_router, self.callback, sync_select)

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from litellm.types.router import Deployment, LiteLLM_Params
 
-from support.groups import HI, RICH, add, asked, fitted, llms
+from support.groups import HI, RICH, add, asked, fitted, llms, remove
 from support.providers import cost_usd, deployment
 from wiserouter import Budget, Model, Price, WiseRouter
-from wiserouter_litellm import attach
+from wiserouter_litellm import WiseRoutingStrategy, attach
 from wiserouter_litellm.deployments import DeploymentRegistry
 
 SIDES = ("input_cost_per_token", "output_cost_per_token")
@@ -20,6 +20,14 @@ def upsert(router, name, factor, **params):
     prices = {side: factor * row["litellm_params"][side] for side in SIDES}
     params = LiteLLM_Params(**{**row["litellm_params"], **prices})
     router.upsert_deployment(Deployment(**{**row, "litellm_params": params}))
+
+
+def dearer(name, **params):
+    """Return a deployment at ten times its price."""
+    row = deployment(name, **params)
+    for side in SIDES:
+        row["litellm_params"][side] *= 10
+    return row
 
 
 async def test_a_new_price_bounds_and_charges_the_next_call(provider, settled):
@@ -66,6 +74,58 @@ async def test_deployments_of_one_model_are_at_odds_until_all_have_the_new_price
         await router_.acompletion(model="wise", messages=HI)
     assert group.registry.n_deployments("openai/small") == 2
     assert group.router.pool.by_name["openai/small"].price.output == pytest.approx(2e-5)
+
+
+@pytest.mark.parametrize("order", ["remove, add", "add, remove"])
+async def test_a_removed_deployment_is_at_odds_with_none_that_replaces_it(provider, settled, order):
+    router_ = llms(deployment("small", info={"id": "a"}))
+    group = attach(router_, "wise", budget=RICH).groups["wise"]
+    await router_.acompletion(model="wise", messages=HI)
+    for step in order.split(", "):
+        if step == "remove":
+            remove(router_, "a")
+        else:
+            add(router_, dearer("small", info={"id": "b"}))
+            if order != "remove, add":
+                await router_.acompletion(model="wise", messages=HI)  # still by the one that is there
+    await settled(lambda: group.router.status().in_flight == 0)
+    before_usd = group.router.status().spent_usd
+    await router_.acompletion(model="wise", messages=HI)
+    await settled(lambda: group.router.status().spent_usd > before_usd)
+    assert group.router.status().spent_usd == pytest.approx(before_usd + 10 * cost_usd("small"))
+    assert group.registry.n_deployments("openai/small") == 1
+    assert group.router.pool.by_name["openai/small"].price.output == pytest.approx(2e-5)
+    remove(router_, "b")
+    add(router_, deployment("small", info={"id": "a"}))  # the first again
+    await router_.acompletion(model="wise", messages=HI)
+    assert group.router.pool.by_name["openai/small"].price == Price(1e-6, 2e-6)
+
+
+def test_a_list_without_ids_replaces_prices(provider):
+    """LiteLLM makes the ids of the parameters, so that another price is another deployment."""
+    rows = [deployment("small"), dearer("small")]
+    for row in rows:
+        del row["model_info"]["id"]
+    router_ = llms(rows[0])
+    strategy = WiseRoutingStrategy(router_, "wise", budget=RICH)
+    strategy.install()
+    router_.completion(model="wise", messages=HI)
+    router_.set_model_list([rows[1]])
+    router_.completion(model="wise", messages=HI)
+    assert strategy.callback.groups["wise"].router.pool.by_name["openai/small"].price.output == pytest.approx(2e-5)
+
+
+async def test_a_call_in_flight_is_charged_at_the_price_of_its_removed_deployment(provider, settled):
+    router_ = llms(deployment("small", info={"id": "a"}))
+    group = attach(router_, "wise", budget=RICH).groups["wise"]
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    stream = await router_.acompletion(model="wise", messages=HI, **options)
+    remove(router_, "a")
+    add(router_, dearer("small", info={"id": "b"}))
+    await router_.acompletion(model="wise", messages=HI)
+    assert [piece async for piece in stream]
+    await settled(lambda: group.router.status().in_flight == 0)
+    assert group.router.status().spent_usd == pytest.approx(11 * cost_usd("small"))
 
 
 async def test_the_price_of_an_administrator_outlasts_a_change_of_the_deployment(provider):

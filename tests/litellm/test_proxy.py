@@ -361,6 +361,12 @@ def test_what_is_presumed_is_in_the_status_and_in_the_explanation(client):
         quick.release(decision)
 
 
+def test_a_deployment_that_the_proxy_has_removed_is_known(client):
+    registry = client.callback.groups["wise"].registry
+    assert registry.is_served("small")
+    assert not registry.is_served("removed")
+
+
 def test_savings_are_those_of_the_account(client, provider):
     def savings(**query):
         return client.get("/wiserouter/savings", params=query, headers=headers())
