@@ -64,6 +64,10 @@ def __getattr__(name: str) -> Any:
 class WiseRouterError(Exception):
     """Base of every error that WISERouter raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the parts of an equal error, for a copy or another process: the arguments are in its message."""
+        return type(self).__new__, (type(self),), {**vars(self), "args": self.args}
+
 
 class InvalidInput(WiseRouterError, ValueError):
     """A number, name or shape breaks a rule; `value` is the value given."""
@@ -98,9 +102,7 @@ class LogError(InvalidInput):
         where += [f"row {row}"] if row is not None else []
         where += [f"column {column!r}"] if column is not None else []
         super().__init__(f"{', '.join(where)}: {message}" if where else message, value=value)
-        self.file = file
-        self.row = row
-        self.column = column
+        self.file, self.row, self.column = file, row, column
 
 
 class NotMergeable(InvalidInput):
@@ -182,10 +184,8 @@ class BudgetExhausted(BudgetError):
         self.committed_usd = committed_usd
         self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd - leased_usd - committed_usd
         self.needed_usd = needed_usd
-        self.decided = decided
-        self.horizon = horizon
-        self.every = every
-        self.renews_at = renews_at
+        self.decided, self.horizon = decided, horizon
+        self.every, self.renews_at = every, renews_at
         self.fitting_output_tokens: int | None = None
         super().__init__(self._message())
 
