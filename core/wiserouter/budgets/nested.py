@@ -7,6 +7,7 @@ distinguish them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -37,10 +38,12 @@ class NestedLedger:
 
     @property
     def budget(self) -> Budget:
-        """The current terms."""
+        """The current terms; scopes within one another may have budgets that renew equally often."""
         budget, *inner = [ledger.budget for ledger in reversed(self.each)]
         for one in inner:
-            budget = replace(one, within=budget)
+            terms = copy(one)
+            object.__setattr__(terms, "within", budget)  # all of them were checked
+            budget = terms
         return budget
 
     @property

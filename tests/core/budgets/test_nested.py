@@ -350,3 +350,12 @@ def test_demand_is_not_forgotten_while_a_budget_is_used_up():
             except BudgetExhausted:
                 continue
     assert router.status().horizon == pytest.approx(288, rel=0.15)
+
+
+def test_the_terms_of_a_scope_within_one_that_renews_as_often_are_shown():
+    router = make(FakeClock(at("2026-03-01")))
+    router.start(Budget(9.0, every="day"), scope="org")
+    router.start(Budget(3.0, every="day"), scope="team", parent="org")
+    terms = router.budget("team")
+    assert [(one.amount_usd, one.every) for one in terms.each] == [(3.0, "day"), (9.0, "day")]
+    assert (router.budget("org").amount_usd, router.budget("org").within) == (9.0, None)
