@@ -15,6 +15,9 @@ from wiserouter.validation import check_amount, check_count
 HIGHEST_USD = 1e-3
 """The highest price of a token that is accepted, in USD: that of a million tokens is 1,000 USD."""
 
+LOWEST_USD = 1e-100
+"""The lowest price of a token but 0 that is accepted, in USD: the square of the cost of a call is a number."""
+
 
 class UnlikelyPrice(InvalidInput):
     """A price is so high that it is likely one of a million tokens.
@@ -51,11 +54,13 @@ def check_price(name: str, usd_per_token: float) -> float:
     Raises
     ------
     InvalidInput
-        If it is negative, infinite or NaN.
+        If it is negative, infinite or NaN, or so low that sums of its squares would be lost.
     UnlikelyPrice
         If it is above `HIGHEST_USD`.
     """
     usd = check_amount(name, usd_per_token)
+    if 0.0 < usd < LOWEST_USD:
+        raise InvalidInput(f"{name} must be 0 or at least {LOWEST_USD:g} USD per token, got {usd:g}: give 0", value=usd)
     if usd > HIGHEST_USD:
         raise UnlikelyPrice(name, usd, HIGHEST_USD)
     return usd
@@ -77,7 +82,7 @@ class Price:
     Raises
     ------
     InvalidInput
-        If a price is negative, infinite or NaN.
+        If a price is negative, infinite, NaN, or below 1e-100 and not 0.
     UnlikelyPrice
         If a price is above 1e-3 USD per token, which is then likely the price of a million tokens.
 

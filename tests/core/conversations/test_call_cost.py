@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from wiserouter.conversations.call_cost import next_call_usd, rest_usd, unread_price_usd
 from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
 
-usd = st.floats(0, 1e-4)
+usd = st.just(0.0) | st.floats(1e-100, 1e-4)
 prices = st.builds(Price, input=usd, output=usd, cache_read=st.none() | usd, cache_write=st.none() | usd)
 counts = st.integers(0, 300_000)
 shares = st.floats(0, 1)

@@ -9,7 +9,7 @@ from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.conversations.conversation import Conversation, Warm
 from wiserouter.types import NO_CONTEXT
 
-usd = st.floats(0, 1e-4)
+usd = st.just(0.0) | st.floats(1e-100, 1e-4)
 prices = st.none() | st.builds(Price, input=usd, output=usd, cache_read=st.none() | usd, cache_write=st.none() | usd)
 tokens = st.integers(0, 20_000)
 calls = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), tokens, tokens, st.integers(0, 3_000)), max_size=12)

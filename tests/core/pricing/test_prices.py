@@ -1,16 +1,20 @@
 """Costs against hand-checked sums and against the bound that money is reserved by."""
 
+import math
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wiserouter import Budget, Model, WiseRouter
 from wiserouter.errors import InvalidInput, UnlikelyPrice
 from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
 
 UNIT = 2.0**-17
 """USD per token in which prices are given here: a power of two, so that sums are exact."""
 
-usd = st.floats(0, 1e-3)
+usd = st.just(0.0) | st.floats(1e-100, 1e-3)
 prices = st.builds(
     Price,
     input=usd,
@@ -106,3 +110,22 @@ def test_a_price_of_a_million_tokens_is_refused(kind):
     assert (at.value.name, at.value.value, at.value.highest_usd) == (f"Price.{kind}", 0.15, 1e-3)
     assert at.value.usd_per_mtok == pytest.approx(150_000)
     assert Price(1e-3, 1e-3).input == 1e-3
+
+
+@pytest.mark.parametrize("usd", [5e-324, 1e-300, 1e-160])
+def test_a_price_whose_costs_have_no_squares_is_refused(usd):
+    with pytest.raises(InvalidInput, match=r"^Price\.output must be 0 or at least 1e-100 USD per token, got "):
+        Price(0.0, usd)
+
+
+def test_the_lowest_price_gives_finite_figures():
+    router = WiseRouter([Model("small", Price(1e-100, 1e-100)), Model("large", Price(1e-3, 1e-3))], seed=0)
+    router.start(Budget(1.0, horizon=20))
+    for i in range(10):
+        decision = router.decide("q")
+        assert math.isfinite(decision.expected_cost_usd)
+        assert math.isfinite(decision.expected_reward)
+        router.charge(decision, usage=Usage(10, i))
+        router.reward(decision, 0.5)
+    means = router.estimates.means()
+    assert np.isfinite([means.cost_usd, means.reward]).all()
