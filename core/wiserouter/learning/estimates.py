@@ -118,8 +118,8 @@ class Estimates:
 
     def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float, left: float = 1.0) -> None:
         """Replace what is left of the cost of one call, or of a run that has gone on, by what it has come to."""
-        self.cost[context, model] += left * (cost_usd - replacing)
-        self.cost_sq[context, model] += left * (cost_usd * cost_usd - replacing * replacing)
+        more, more_sq = cost_usd - replacing, cost_usd * cost_usd - replacing * replacing
+        self._change_cell(context, model, {"calls": 0.0, "cost": left * more, "cost_sq": left * more_sq})
 
     def reprice(self, model: int, factor: ArrayLike, unlisted_usd: ArrayLike = 0.0) -> None:
         """Restate the costs of a model at a new price, `factor` times the old one in each context.

@@ -177,7 +177,7 @@ class ConversationCalls:
                 self.counts.charged(state, self._learner.pool, record.model, cost_usd, usage, after.missed_usd)
                 self.estimates.learn(state, decision.context, record.model, usage, decision.decided_at)
             if owner is not None:
-                self._book(owner, state.estimate_usd, after.estimate_usd)
+                self._book(owner, state, after.estimate_usd)
 
     def unanswered(self, record: Record, *, released: bool, failed: bool) -> None:
         """Note a call without an answer: where its model failed, the next one goes to another where there is one."""
@@ -208,7 +208,7 @@ class ConversationCalls:
             self.estimates.end(pool.positions[state.model], state.calls)
             self.counts.ended += 1
             if owner is not None and not state.is_shared:
-                self._book(owner, state.estimate_usd, state.spent_usd)
+                self._book(owner, state, state.spent_usd)
 
     def scored_id(self, decision: Decision) -> str:
         """Return the decision that the score of a later call of a run belongs to: the one that the call goes on from.
@@ -378,10 +378,10 @@ class ConversationCalls:
         logger.warning("the state of a conversation changed %d times during one settlement", MAX_ATTEMPTS)
         return None
 
-    def _book(self, owner: Record, former_usd: float, usd: float) -> None:
+    def _book(self, owner: Record, state: Conversation, usd: float) -> None:
         """Learn the cost of a run, in place of what was learned of it before."""
-        if former_usd:
-            self._learner.amend_cost(owner, usd, former_usd)
+        if former_usd := state.estimate_usd:
+            self._learner.amend_cost(owner, usd, former_usd, spent_usd=min(state.spent_usd, former_usd))
         else:
             self._learner.add_cost(owner, usd, None)
 

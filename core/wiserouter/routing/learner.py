@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.judging.agreement import places_of, rise_of
@@ -16,7 +17,8 @@ from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import FittedContexts, Growing, Moved, Seen
-from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore
+from wiserouter.learning.run_prices import RunPrices
+from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, evidence
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policy import PlansAhead
 from wiserouter.pricing.pool import Model, Pool
@@ -70,7 +72,7 @@ class Learner:
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
         self.pending = PendingScores(estimates.n_invoked)
-        self.agreements = Agreements()
+        self.agreements, self._run_prices = Agreements(), RunPrices()
         self.news: Callable[[], object] | None = None
         if growing is not None:
             growing.start(self.contexts, len(self.pool))
@@ -112,6 +114,7 @@ class Learner:
             factor = price_change(self.estimates, former.price, model.price)
             new_usd = unlisted_usd(self.estimates, k, former.price, model.price)
             self.sums.reprice(k, factor, new_usd)
+            self._run_prices.changed(k, factor, self._now())
             if self.residuals is not None:
                 self.residuals.reprice(k, factor, model.price.input, was_free=bool(new_usd.any()))
         self._bind()
@@ -178,11 +181,13 @@ class Learner:
         self._plan_ahead(context)
         return context
 
-    def amend_cost(self, record: Record, cost_usd: float, replacing_usd: float) -> None:
-        """Replace the cost of a run, counted at its first charge, by what it has come to."""
+    def amend_cost(self, record: Record, cost_usd: float, replacing_usd: float, *, spent_usd: float) -> None:
+        """Replace the cost of a run by what it has come to; of the former one, `spent_usd` was spent already."""
         context, model = self.context_of(record), record.model
         if context == NO_CONTEXT:
             return
+        replacing_usd, less_usd = self._run_prices.restated(record.decision, model, replacing_usd, spent_usd)
+        cost_usd -= less_usd
         left = self._left_of(record, context).costs
         for sums in self._sums_of(record):
             sums.amend_cost(context, model, cost_usd, replacing=replacing_usd, left=left)
@@ -213,6 +218,17 @@ class Learner:
             self.add_reward(record, counted, None, weight=weight)
         else:
             self.add_reward(record, counted, former.counted, weight=weight, replaced_weight=former.weight)
+
+    def move_score(
+        self, record: Record, counted: Callable[[Record, SourceScore | None, SourceScore | None], object]
+    ) -> None:
+        """Let the score that a call had before its charge count for the model that answered, here and by `counted`."""
+        chosen, learned = self.pool.positions.get(record.decision.model, SKIP), evidence(record.scores)
+        if chosen in (SKIP, record.model) or learned is None:
+            return
+        for one, score, former in ((replace(record, model=chosen), None, learned), (record, learned, None)):
+            self.take_score(one, score, former)
+            counted(one, score, former)
 
     def add_reward(
         self,

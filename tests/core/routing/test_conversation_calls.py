@@ -456,3 +456,36 @@ def test_the_rest_of_a_run_is_committed_at_what_runs_are_known_to_cost():
     plain = router._calls.estimates.rest_usd(model, decision.context, 1, state.prompt_tokens)
     ratio = state.rest_usd / plain
     assert min(1.0, known / estimate) <= ratio <= max(1.0, known / estimate)
+
+
+@pytest.mark.parametrize("factor", [0.01, 7.0])
+def test_a_new_price_restates_what_open_runs_are_expected_to_spend(factor):
+    clock = Clock()
+    router = WiseRouter(
+        [Model("small", Price(1e-4, 1e-4))],
+        seed=0,
+        store=MemoryStore(clock),
+        conversations=Conversations("run"),
+        watch=None,
+    )
+    router.start(Budget(1_000.0, 100))
+
+    def call(run, usd):
+        clock.now_s += 1.0
+        router.charge(router.decide("q", conversation=run), usd, usage=Usage(5_000, 5_000))
+
+    for k in range(3):
+        for _ in range(5):
+            call(f"run {k}", 1.0)
+        router.end(f"run {k}")
+    call("goes on", 1.0)
+    call("ends", 1.0)
+    clock.now_s += 1.0
+    router.update_model(Model("small", Price(factor * 1e-4, factor * 1e-4)))
+    call("goes on", factor)
+    router.end("ends")
+    router.end("goes on")
+    figures = router.estimates
+    assert figures.calls[0, 0] == 5.0
+    assert figures.cost[0, 0] == pytest.approx(factor * (15 + 1 + 2))
+    assert figures.cost_sq[0, 0] == pytest.approx(factor**2 * (3 * 25 + 1 + 4))
