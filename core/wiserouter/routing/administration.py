@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
@@ -93,6 +93,12 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         contexts = "1 context" if n_contexts == 1 else f"{n_contexts} contexts"
         store = "a shared store" if self.durable else "memory"
         return f"<{type(self).__name__}: {shown}; {contexts}, {type(self.policy).__name__}, budgets in {store}>"
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            f"a router must not be copied or pickled, since it holds a store that is open, got {self!r}: pass it on as "
+            f"it is, or give save(path) to the other process, and load it there with the URL of a shared store"
+        )
 
     @property
     def pool(self) -> Pool:
