@@ -96,11 +96,12 @@ class RouterSettlement(RouterAdministration):
         record = self._store.settle(decision_id, cost, served)
         for listener in self._listeners:
             listener()
-        calls = self._calls
+        calls, learner = self._calls, self._learner
         if calls is not None and record.decision.conversation:
             calls.charged(record, cost, tokens if learn else None)
-        learner = self._learner
         with self._lock:
+            if served is not None and record.scores:
+                learner.move_score(record, self._days.scored)
             learns = learn and not record.decision.run_id
             context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)

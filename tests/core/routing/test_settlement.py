@@ -1,6 +1,8 @@
 """What each step after a decision tells the journal, the listeners and the estimates, in every argument."""
 
+import copy
 import logging
+import pickle
 
 import numpy as np
 import pytest
@@ -359,3 +361,33 @@ def test_a_router_waits_for_its_store_only():
     assert not make(store=Waiting).waits("default")
     router = make(store=Durable)
     assert (router.waits(), router.waits("default"), router.waits("")) == (True, False, True)
+
+
+# Scores before the charge
+
+
+@pytest.mark.parametrize("store", ["memory://", "sqlite"])
+def test_a_score_before_the_charge_counts_for_the_model_that_answered(store, tmp_path):
+    url = store if store == "memory://" else f"sqlite:///{tmp_path / 'budget.db'}"
+    router = WiseRouter(MODELS, store=url, seed=0, watch=None)
+    router.start(Budget(10.0, horizon=100))
+    decision = router.decide("q")
+    chosen, other = (0, 1) if decision.model == "small" else (1, 0)
+    router.reward(decision, 1.0)
+    router.reward(decision, 0.0, source="judge:mini")
+    router.charge(decision, 0.5, model=MODELS[other].name)
+    assert router.estimates.labels[0].tolist() == [float(k == other) for k in (0, 1)]
+    assert router.reward(decision, 0.25)
+    figures = router.estimates
+    assert (figures.labels[0, chosen], figures.reward[0, chosen], figures.scored[0, chosen]) == (0.0, 0.0, 0.0)
+    assert (figures.labels[0, other], figures.reward[0, other], figures.reward_sq[0, other]) == (1.0, 0.25, 0.0625)
+    (cells,) = router.sums_of_days([int(decision.decided_at // 86_400)])[0].values()
+    assert cells[f"score|{MODELS[other].name}"] == 0.25
+    assert not cells.get(f"score|{decision.model}")
+    router.close()
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_router_that_is_copied_or_pickled_says_what_to_do(copied):
+    with pytest.raises(TypeError, match=r"<WiseRouter: small, large.*give save\(path\) to the other process"):
+        copied(make())
