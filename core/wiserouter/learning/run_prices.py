@@ -40,7 +40,7 @@ class RunPrices:
         del levels[:-MOST_CHANGES]
 
     def restated(self, decision: Decision, model: int, learned_usd: float, spent_usd: float) -> tuple[float, float]:
-        """Return what the cost of a run that was learned has come to, and by how much its bills exceed what they count.
+        """Return the learned cost of a run as it counts now, and by how much its bills exceed what they count.
 
         Parameters
         ----------
