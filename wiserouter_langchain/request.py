@@ -16,10 +16,13 @@ from wiserouter_langchain.sent_text import sent_text, sent_texts
 _MEDIA = {
     "image": "image",
     "image_url": "image",
+    "input_image": "image",
+    "image_generation_call": "image",
     "audio": "audio",
     "input_audio": "audio",
     "video": "video",
     "file": "pdf",
+    "input_file": "pdf",
 }
 _TEXT_PARTS = frozenset(
     {
@@ -66,7 +69,7 @@ def request_of(
         informative=question.informative,
         counted="\n".join([*texts, *map(sent_text, schemas), *(text for one in settings for text in sent_texts(one))]),
         overhead_tokens=FRAME_TOKENS * (len(messages) + 1) + (TOOLS_TOKENS if schemas or has_tools else 0),
-        countable=all(_is_text(part) for message in messages for part in _parts(message)),
+        countable=all(_is_text(part) for message in messages for part in _all_parts(message)),
         media=media,
         tools=has_tools or any(name == "bind_tools" for name, _, _ in operations),
         structured=any(name == "with_structured_output" for name, _, _ in operations),
@@ -111,32 +114,62 @@ def _listed(args: Sequence[Any]) -> Sequence[Any]:
 
 def _texts(message: BaseMessage) -> list[str]:
     """Return all text of a message: its content without media, its calls of tools, and what else is sent with it."""
-    texts = [part if isinstance(part, str) else _dump(part) for part in _parts(message) if not _kind(part)]
+    texts = [part if isinstance(part, str) else _dump(part) for part in _all_parts(message) if not _kind(part)]
     names = ("tool_calls", "invalid_tool_calls", "name", "tool_call_id", "additional_kwargs")
     return [*texts, *(_dump(value) for name in names if (value := getattr(message, name, None)))]
 
 
 def _media(message: BaseMessage) -> list[str]:
-    return [kind for part in _parts(message) if (kind := _kind(part))]
+    return [kind for part in _all_parts(message) if (kind := _kind(part))]
 
 
 def _parts(message: BaseMessage) -> Sequence[Any]:
     return [message.content] if isinstance(message.content, str) else message.content
 
 
+def _all_parts(message: BaseMessage) -> list[Any]:
+    """Return the content blocks of a message; those within a block, as of a tool's result, follow it."""
+    return [each for part in _parts(message) for each in _unfolded(part)]
+
+
+def _unfolded(part: Any) -> list[Any]:
+    inner = part.get("content") if isinstance(part, Mapping) else None
+    if not isinstance(inner, list):
+        return [part]
+    return [{**part, "content": []}, *(each for one in inner for each in _unfolded(one))]
+
+
 def _kind(part: Any) -> str:
-    """Return the medium of a content block; empty where it is text."""
-    return _MEDIA.get(str(part.get("type")), "") if isinstance(part, Mapping) else ""
+    """Return the medium of a content block, in the format of LangChain or of a provider; empty where it is text."""
+    if not isinstance(part, Mapping):
+        return ""
+    kind = str(part.get("type"))
+    if kind == "non_standard":
+        return _kind(part.get("value"))
+    if kind == "media":  # of Google
+        medium = str(part.get("mime_type")).partition("/")[0]
+        return medium if medium in {"image", "audio", "video"} else "pdf"
+    if kind == "document":  # of Anthropic
+        source = part.get("source")
+        return "pdf" if isinstance(source, Mapping) and source.get("type") not in {"text", "content"} else ""
+    return _MEDIA.get(kind, "") if "type" in part else _untyped_kind(part)
+
+
+def _untyped_kind(part: Mapping[str, Any]) -> str:
+    """Return the medium of a block of Bedrock, whose one key says what it is."""
+    for name, kind in (("image", "image"), ("video", "video"), ("document", "pdf")):
+        block = part.get(name)
+        source = block.get("source") if isinstance(block, Mapping) else None
+        if isinstance(source, Mapping) and "text" not in source:
+            return kind
+    return ""
 
 
 def _is_text(part: Any) -> bool:
     """Return True if the text of a content block is all that is billed for it."""
     if isinstance(part, str):
         return True
-    if not isinstance(part, Mapping) or str(part.get("type", "text")) not in _TEXT_PARTS:
-        return False
-    inner = part.get("content")
-    return not isinstance(inner, list) or all(map(_is_text, inner))
+    return isinstance(part, Mapping) and str(part.get("type", "text")) in _TEXT_PARTS and not _kind(part)
 
 
 def _dump(value: Any) -> str:

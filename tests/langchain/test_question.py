@@ -52,6 +52,38 @@ def test_all_text_is_billed_whatever_the_question_is():
     assert all(message.text in request_of(messages, {}).counted for message in messages)
 
 
+DATA = "QUJD" * 100_000
+MEDIA = {
+    "of Anthropic": {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": DATA}},
+    "of Google": {"type": "media", "mime_type": "application/pdf", "data": DATA},
+    "of OpenAI": {"type": "input_file", "filename": "a.pdf", "file_data": DATA},
+    "an image of OpenAI": {"type": "input_image", "image_url": f"data:image/png;base64,{DATA}"},
+    "an image of Bedrock": {"image": {"format": "png", "source": {"bytes": DATA}}},
+    "in the result of a tool": {
+        "type": "tool_result",
+        "tool_use_id": "1",
+        "content": [{"type": "text", "text": "a plot"}, {"type": "image", "source": {"type": "base64", "data": DATA}}],
+    },
+    "not standard": {"type": "non_standard", "value": {"type": "document", "source": {"type": "url", "url": DATA}}},
+}
+
+
+@pytest.mark.parametrize("block", MEDIA.values(), ids=MEDIA)
+def test_files_and_images_in_the_formats_of_providers_are_no_text(block):
+    request = request_of([HumanMessage([{"type": "text", "text": TASK}, block])], {})
+    assert request.media == ({"image"} if "image" in str(block) else {"pdf"})
+    assert (DATA in request.counted, TASK in request.counted, request.countable) == (False, True, False)
+
+
+def test_the_texts_of_documents_and_of_results_of_tools_are_counted():
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a story"}}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "sunny"}, "and warm"]}
+    request = request_of([HumanMessage([document, result])], {})
+    assert all(text in request.counted for text in ("a story", "sunny", "and warm"))
+    assert (request.media, request.countable) == (frozenset(), False)
+    assert request_of([HumanMessage([result])], {}).countable
+
+
 def router(**options):
     """Return a router of which half of the calls go to each model."""
     estimates = Estimates(1, 2)
