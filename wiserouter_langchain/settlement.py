@@ -177,6 +177,11 @@ def usage_of(block: object) -> Usage | None:
     ------
     InvalidInput
         If the block is no mapping, or a count is no whole number of at least 0.
+
+    Examples
+    --------
+    >>> usage_of({"input_tokens": 10, "output_tokens": 2, "total_tokens": 42}).output_tokens
+    32
     """
     if block is None or block == {}:
         return None
@@ -184,8 +189,25 @@ def usage_of(block: object) -> Usage | None:
     inputs, outputs = _get(block, "input_token_details"), _get(block, "output_token_details")
     if not (prompt or answer):
         return None
+    read = _sum(inputs, "cache_read")
     written = max(_sum(inputs, "cache_creation"), sum(_counts(inputs, _FIVE_MINUTES, _HOUR)))  # of the same tokens
-    return Usage.clamped(prompt, answer, _sum(inputs, "cache_read"), written, _sum(outputs, "reasoning"))
+    left_out = _left_out(block, prompt + answer)
+    if left_out and left_out == read + written:
+        prompt += left_out
+    else:
+        answer += left_out
+    return Usage.clamped(prompt, answer, read, written, _sum(outputs, "reasoning"))
+
+
+def _left_out(block: object, counted: int) -> int:
+    """Return the tokens of a total that are counted neither as input nor as output.
+
+    Some providers leave their cached tokens out of the input, others the reasoning out of the output, as the interfaces
+    of Gemini and Grok that follow OpenAI's do.
+    """
+    total = _get(block, "total_tokens")
+    is_count = isinstance(total, int) and not isinstance(total, bool) and total <= _MOST_TOKENS
+    return max(total - counted, 0) if is_count else 0
 
 
 def hour_cache_usd(block: object, price: Price) -> float:

@@ -48,6 +48,37 @@ def test_the_models_own_cache_is_honoured_costs_nothing_and_teaches_nothing():
     assert llm.core.estimates.calls.sum() == before
 
 
+TOTALS = {
+    "reasoning is left out of the output": (
+        {"input_tokens": 10, "output_tokens": 2, "total_tokens": 42, "output_token_details": {"reasoning": 30}},
+        cost_usd("small", 10, 32),
+    ),
+    "what is left out is not named": (
+        {"input_tokens": 10, "output_tokens": 2, "total_tokens": 42},
+        cost_usd("small", 10, 32),
+    ),
+    "no output but in the total": (
+        {"input_tokens": 10, "output_tokens": 0, "total_tokens": 42},
+        cost_usd("small", 10, 32),
+    ),
+    "cached tokens are left out of the input": (
+        {"input_tokens": 10, "output_tokens": 2, "total_tokens": 112, "input_token_details": {"cache_read": 100}},
+        cost_usd("small", 10, 2) + 100 * PRICES["small"].cache_read,
+    ),
+    "a total that is less": ({"input_tokens": 10, "output_tokens": 2, "total_tokens": 0}, cost_usd("small", 10, 2)),
+}
+
+
+@pytest.mark.parametrize("door", ["invoke", "astream"])
+@pytest.mark.parametrize(("usage", "billed_usd"), TOTALS.values(), ids=TOTALS)
+def test_tokens_that_only_the_total_counts_are_charged(usage, billed_usd, door):
+    model = Scripted(answer=AIMessage("hi", usage_metadata=usage), max_tokens=100)
+    budget = Budget(1.0, horizon=100, limit="hard")
+    llm = RunnableWiseRouter(models={"small": model}, prices={"small": PRICES["small"]}, budget=budget)
+    DOORS[door](llm, "hello")
+    assert llm.core.status().spent_usd == pytest.approx(billed_usd)
+
+
 class Overtaken(InMemoryCache):
     """A cache in which another call finds an answer before the call that was billed for it has ended."""
 
