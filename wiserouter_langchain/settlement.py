@@ -80,7 +80,8 @@ def settle_runs(
     hard : bool
         Whether the budget is hard: then nothing is estimated.
     """
-    billed = [run for run in observer.runs if run.message is not None or not proves_unbilled(run.error)]
+    runs = [run for run in observer.runs if not run.passes_on]
+    billed = [run for run in runs if run.message is not None or not proves_unbilled(run.error)]
     bills = [bill_of_run(run, rate_card, request, hard=hard) for run in billed]
     n_unknown = observer.started - len(observer.runs) + sum(each.bill is None for each in bills)
     known = [each.bill for each in bills if each.bill is not None]

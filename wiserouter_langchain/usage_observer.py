@@ -23,12 +23,15 @@ class ModelRun(NamedTuple):
     error : BaseException or None
         What ended the run before its answer was complete.
     took_s : float, seconds
-        The time from its start to its end.
+        The time from its start to its end, without that of the run whose answer it passes on.
+    passes_on : bool
+        Whether its answer is that of another run, which a chat model makes within its own: the other one is billed.
     """
 
     message: BaseMessage | None
     error: BaseException | None = None
     took_s: float = 0.0
+    passes_on: bool = False
 
 
 def _ignore(event: object) -> None:
@@ -61,6 +64,7 @@ class UsageObserver(BaseCallbackHandler):
     on_end: Callable[[BaseException | None], object] = _ignore
     now_s: Callable[[], float] = time.perf_counter
     _started_s: dict[UUID, float] = field(default_factory=dict)
+    _ended_before: dict[UUID, int] = field(default_factory=dict)
     _streamed: set[UUID] = field(default_factory=set)
     _made_s: float = field(default_factory=time.perf_counter)
 
@@ -98,6 +102,7 @@ class UsageObserver(BaseCallbackHandler):
         """Report the run."""
         self.started += 1
         self._started_s[run_id] = self.now_s()
+        self._ended_before[run_id] = len(self.runs)
         self.on_start(run_id)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -109,16 +114,24 @@ class UsageObserver(BaseCallbackHandler):
         message = _message(response)
         if message is not None and (run_id in self._streamed or _is_generated(message, response, run_id)):
             message = without_cache_report(message)
-        self.runs.append(ModelRun(message, took_s=self._took_s(run_id)))
+        elif message is not None and _is_bare(message):
+            message = with_cache_report(message)
+        self._add(run_id, message)
         self.on_end(None)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the part of the answer that came before the error."""
         message = _message(kwargs.get("response"))
-        self.runs.append(
-            ModelRun(None if message is None or _is_empty(message) else message, error, self._took_s(run_id))
-        )
+        self._add(run_id, None if message is None or _is_empty(message) else message, error)
         self.on_end(error)
+
+    def _add(self, run_id: UUID, message: BaseMessage | None, error: BaseException | None = None) -> None:
+        """Record a run that ended."""
+        took_s = self._took_s(run_id)
+        within = self.runs[self._ended_before.pop(run_id, len(self.runs)) :]
+        inner = [run for run in within if message is not None and _is_billed_answer(run.message, message.id)]
+        took_s = max(took_s - sum(run.took_s for run in inner), 0.0)
+        self.runs.append(ModelRun(message, error, took_s, passes_on=bool(inner)))
 
     def _took_s(self, run_id: UUID) -> float:
         now_s = self.now_s()
@@ -139,6 +152,33 @@ def _is_generated(message: BaseMessage, response: LLMResult, run_id: UUID) -> bo
     return bool(response.llm_output) or str(run_id) in str(message.id)
 
 
+def _is_billed_answer(message: BaseMessage | None, name: str | None) -> bool:
+    """Return True if a message has a name, and comes from no cache."""
+    return message is not None and bool(name) and message.id == name and not _is_cached(message)
+
+
+def _is_cached(message: BaseMessage) -> bool:
+    usage = getattr(message, "usage_metadata", None)
+    return isinstance(usage, dict) and usage.get("total_cost") == 0
+
+
+def _is_bare(message: BaseMessage) -> bool:
+    """Return True if an answer has no more than content: a run names what it generates, a cache of texts cannot."""
+    return message.id is None and not getattr(message, "usage_metadata", None) and not message.response_metadata
+
+
+def with_cache_report(message: BaseMessage) -> BaseMessage:
+    """Return an answer from a cache that keeps texts only, with the cost of 0 that LangChain writes into any other.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessage
+    >>> with_cache_report(AIMessage("hi")).usage_metadata
+    {'total_cost': 0}
+    """
+    return message.model_copy(update={"usage_metadata": {"total_cost": 0}})
+
+
 def without_cache_report(message: BaseMessage) -> BaseMessage:
     """Return a generated answer without the cost of 0 that LangChain writes into answers from a cache.
 
@@ -152,9 +192,9 @@ def without_cache_report(message: BaseMessage) -> BaseMessage:
     >>> without_cache_report(AIMessage("hi", usage_metadata=usage)).usage_metadata
     {'input_tokens': 3, 'output_tokens': 1, 'total_tokens': 4}
     """
-    usage = getattr(message, "usage_metadata", None)
-    if not isinstance(usage, dict) or usage.get("total_cost") != 0:
+    if not _is_cached(message):
         return message
+    usage = getattr(message, "usage_metadata", None) or {}
     counted = {name: value for name, value in usage.items() if name != "total_cost"}
     return message.model_copy(update={"usage_metadata": counted or None})
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
 from langchain_core.runnables import RunnableLambda
 
 from support.chat_calls import DOORS, City, Tree, collect, settled
@@ -46,6 +46,26 @@ def test_the_models_own_cache_is_honoured_costs_nothing_and_teaches_nothing():
     assert llm.core.status().spent_usd == spent
     assert llm.core.status().charged == 2
     assert llm.core.estimates.calls.sum() == before
+
+
+class TextCache(InMemoryCache):
+    """A cache that keeps only the texts of answers."""
+
+    def update(self, prompt, llm_string, return_val):
+        super().update(prompt, llm_string, [Generation(text=each.text) for each in return_val])
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "batch", "abatch"])
+@pytest.mark.parametrize("hard", [True, False])
+def test_an_answer_from_a_cache_that_keeps_only_texts_is_free_and_teaches_nothing(door, hard, caplog):
+    models = {name: StubChat(model=f"stub-{name}", max_tokens=20, cache=TextCache()) for name in PRICES}
+    llm = RunnableWiseRouter(models=models, router=hard_core() if hard else core(), prices=PRICES)
+    llm.invoke("hello")
+    status, calls = llm.core.status(), llm.core.estimates.calls.sum()
+    DOORS[door](llm, "hello")
+    after = llm.core.status()
+    assert (after.spent_usd, after.charged, after.presumed, after.reserved_usd) == (status.spent_usd, 2, 0, 0.0)
+    assert (llm.core.estimates.calls.sum(), caplog.text) == (calls, "")
 
 
 TOTALS = {
