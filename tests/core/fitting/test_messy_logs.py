@@ -236,6 +236,29 @@ def test_files_to_join_need_an_id_that_comes_once(tmp_path):
         RoutingLog.read(answers, joined=[put(tmp_path / "other.jsonl", [{"name": "r0"}])])
 
 
+def test_ids_that_are_kept_as_floats_are_joined_to_whole_numbers(tmp_path):
+    log, scores = tmp_path / "log.parquet", tmp_path / "scores.parquet"
+    calls = {"id": [1, 2, 2**53], "prompt": ["a", "b", "c"], "model": ["m"] * 3, "cost_usd": [0.1] * 3}
+    pl.DataFrame(calls).write_parquet(log)
+    pl.DataFrame({"id": [2.0**53, None, 2.0, float("nan")], "score": [0.75, 1.0, 0.25, 1.0]}).write_parquet(scores)
+    reward = RoutingLog.read(log, joined=[scores]).table().reward[:, 0]
+    assert np.array_equal(reward, [np.nan, 0.25, 0.75], equal_nan=True)
+
+
+def test_a_file_of_which_no_id_is_in_the_log_is_refused(tmp_path):
+    log = put(tmp_path / "log.jsonl", [{"id": f"r{n}", "prompt": "a", "model": "m", "cost_usd": 1} for n in range(2)])
+    scores = put(tmp_path / "scores.jsonl", [{"id": "0", "score": 1}])
+    rule = r"must have ids of the log, got '0' first and none of log.jsonl, where the first is 'r0': write them alike"
+    with pytest.raises(LogError, match=rule):
+        RoutingLog.read(log, joined=[scores])
+    folder = tmp_path / "days"  # of a log of several files, each has the scores of some
+    folder.mkdir()
+    put(folder / "a.jsonl", [{"id": "0", "prompt": "a", "model": "m", "cost_usd": 1}])
+    log.rename(folder / "b.jsonl")
+    reward = RoutingLog.read(folder, joined=[scores]).table().reward[:, 0]
+    assert np.array_equal(reward, [1.0, np.nan, np.nan], equal_nan=True)
+
+
 def test_files_are_joined_by_a_column_that_is_no_id_only_where_it_names_one_row(tmp_path):
     calls = [{"trace": f"t{i}", "model": "small", "prompt": f"q{i}", "cost_usd": 0.1} for i in range(3)]
     log = put(tmp_path / "log.jsonl", calls)

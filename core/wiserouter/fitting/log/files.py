@@ -103,8 +103,8 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bo
     Raises
     ------
     LogError
-        If two files share no column to join by, an id comes twice in a file that is joined, or its rows are not those
-        of this log.
+        If two files share no column to join by, an id comes twice in a file that is joined, its rows are not those
+        of this log, or none of its ids is one of a log of one file.
     """
     import polars as pl
 
@@ -112,7 +112,7 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bo
         right = scan(other)
         key = _shared_key(frame, path, schema_of(right, other).names(), other)
         with reading(other):
-            found = right.with_columns(pl.col(key).cast(pl.String)).collect()
+            found = right.with_columns(_as_text(right, key, other)).collect()
         repeated = found[key].is_duplicated() & found[key].is_not_null()
         if repeated.any():
             row = int(repeated.arg_max() or 0)
@@ -120,10 +120,12 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bo
             raise LogError(rule, file=other, row=row + 1, column=key, value=found[key][row])
         if key == ROW:
             frame = frame.with_columns(pl.int_range(1, pl.len() + 1).alias(ROW))
-        frame = frame.with_columns(pl.col(key).cast(pl.String))
+        frame = frame.with_columns(_as_text(frame, key, path))
         known = set(schema_of(frame, path).names()) - {key}
         if key == ROW:
             _check_rows(frame, found, path, other, alone=alone)
+        elif alone:
+            _check_ids(frame, found[key].drop_nulls(), path, other)
         right = found.lazy().drop([name for name in found.columns if name in known or name.startswith(DIGEST_OF)])
         frame = frame.join(right, on=key, how="left", maintain_order="left").drop(ROW, strict=False)
     with reading(path):
@@ -163,6 +165,30 @@ def _shared_key(frame: pl.LazyFrame, path: Path, others: Sequence[str], file: Pa
         return shared[0]
     has = f"both have {', '.join(shared)}, which is none" if shared else "they share no column"
     raise LogError(f"files are joined by an id that both have ({', '.join(IDS)}), and {has}: add one", file=file)
+
+
+def _as_text(frame: pl.LazyFrame, key: str, path: Path) -> pl.Expr:
+    """Return ids as texts; numbers that were kept as floats, as pandas does where some are missing, as whole ones."""
+    import polars as pl
+
+    ids = pl.col(key)
+    if not schema_of(frame, path)[key].is_float():
+        return ids.cast(pl.String)
+    ids = ids.fill_nan(None)
+    whole = ids.cast(pl.Int64, strict=False)
+    return pl.when(whole == ids).then(whole.cast(pl.String)).otherwise(ids.cast(pl.String)).alias(key)
+
+
+def _check_ids(frame: pl.LazyFrame, ids: pl.Series, path: Path, file: Path) -> None:
+    """Raise `LogError` if a file has ids, and none is in the log: all that it holds would be lost."""
+    import polars as pl
+
+    with reading(path):
+        own = frame.select(pl.col(ids.name).drop_nulls()).collect()[ids.name]
+    if len(ids) and not ids.is_in(own.implode()).any():
+        other = f", where the first is {own[0]!r}" if len(own) else ""
+        rule = f"a file to join must have ids of the log, got {ids[0]!r} first and none of {path.name}{other}"
+        raise LogError(f"{rule}: write them alike, or give the file of these calls", file=file, column=ids.name)
 
 
 def _is_of_a_judge(name: str) -> bool:
