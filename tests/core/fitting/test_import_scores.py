@@ -91,6 +91,21 @@ def test_a_categorical_score_of_langfuse_counts_by_its_word(fields, reward):
     assert scores.refused == (reward is None)
 
 
+@pytest.mark.parametrize("rated", ["0123456789abcdef", "00000000000000ff"])
+def test_mlflow_names_a_span_in_base64_and_its_assessments_name_it_in_hex(rated):
+    encoded = {"0123456789abcdef": "ASNFZ4mrze8=", "00000000000000ff": "AAAAAAAAAP8="}  # as of Span.to_dict
+    attributes = {"mlflow.spanType": '"LLM"', "mlflow.llm.model": '"m"', "mlflow.spanInputs": '"hi"'}
+    span = {"span_id": encoded["0123456789abcdef"], "parent_span_id": encoded["00000000000000ff"]}
+    assessment = {"assessment_name": "helpful", "span_id": rated, "feedback": {"value": True}}
+    info = {"trace_id": "tr-1", "assessments": [assessment]}
+    trace = {"info": info, "data": {"spans": [{**span, "attributes": attributes}]}}
+    scores, reader = Scores(), source_of("mlflow")
+    scores.add(reader.scores(trace))
+    (call,) = reader.calls(trace)
+    assert call.ids == ("0123456789abcdef", "00000000000000ff", "tr-1")
+    assert scores.reward_of(call) == 1.0
+
+
 def test_of_several_metrics_one_has_to_be_named():
     scores, named = Scores(), Scores("b")
     reader = source_of("langsmith")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator
 
 from wiserouter.fitting.imports.calls import (
@@ -23,6 +25,7 @@ from wiserouter.fitting.imports.calls import (
 
 _MODEL_SPANS = frozenset({"LLM", "CHAT_MODEL"})
 _SESSION = "mlflow.trace.session"
+_ENCODED_ID = re.compile(r"[A-Za-z0-9+/]{11}=")
 
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
@@ -40,7 +43,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         ended_s = time_of(first_filled(span, "end_time_unix_nano", "end_time_ns", "end_time"))
         parent = first_filled(span, "parent_span_id", "parent_id")
         yield ImportedCall(
-            ids=texts([span.get("span_id"), parent, trace, session]),
+            ids=texts([_span_id(span.get("span_id")), _span_id(parent), trace, session]),
             model=model,
             started_s=started_s,
             prompt=attributes.get("mlflow.spanInputs"),
@@ -67,6 +70,17 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
             target = text_of(assessment.get("span_id")) or trace
             name = text_of(first_filled(assessment, "assessment_name", "name"))
             yield ImportedScore(target, name, value, first_time(assessment, "last_update_time", "create_time"))
+
+
+def _span_id(value: object) -> object:
+    """Return the id of a span as assessments name it: `Span.to_dict` writes its eight bytes in base64, not in hex.
+
+    Examples
+    --------
+    >>> _span_id("ASNFZ4mrze8=")
+    '0123456789abcdef'
+    """
+    return b64decode(value).hex() if isinstance(value, str) and _ENCODED_ID.fullmatch(value) else value
 
 
 def _cost_usd(value: object) -> float | None:
