@@ -105,6 +105,15 @@ def test_what_is_no_count_of_tokens_is_missing(tokens, tmp_path):
     assert (row["input_tokens"], row["output_tokens"], row["cost_usd"], log.counts.no_cost) == (None, 7, None, 1)
 
 
+@pytest.mark.parametrize(("prices", "cost"), [({}, None), ({"m": Price(1e-6, 2e-6)}, 24e-6)])
+def test_a_negative_cost_is_missing_so_that_the_log_can_be_fitted(prices, cost, tmp_path):
+    log = LogWriter(tmp_path / "a.parquet", prices, request={})
+    log.add(ImportedCall(("a",), "m", prompt="hi", input_tokens=10.0, output_tokens=7.0, cost_usd=-0.5), None)
+    log.finish()
+    assert pl.read_parquet(tmp_path / "a.parquet")["cost_usd"].to_list() == [cost]
+    assert (log.counts.no_cost, log.counts.priced) == (int(cost is None), int(cost is not None))
+
+
 def test_prices_count_cached_tokens_at_their_price(tmp_path):
     log = LogWriter(tmp_path / "a.parquet", {"m": Price(1e-6, 2e-6, cache_read=1e-7)}, request={})
     log.add(

@@ -114,7 +114,7 @@ class LogWriter:
     def add(self, call: ImportedCall, reward: float | None) -> None:
         """Write one call; one whose prompt was not stored is left out, since it has no context.
 
-        A lone surrogate is written as a question mark, and what is no count of tokens as missing.
+        A lone surrogate is written as a question mark; what is no count of tokens, and a negative cost, is missing.
         """
         counted: dict[str, Any] = {name: _count(getattr(call, name)) for name in _COUNTS}
         call = call._replace(model=without_halves(call.model), **counted)
@@ -126,7 +126,8 @@ class LogWriter:
         counts.models[call.model] = counts.models.get(call.model, 0) + 1
         counts.cut_prompt += bool(self._cut_mark) and self._cut_mark in prompt
         counts.no_score += reward is None
-        cost = call.cost_usd if call.cost_usd is not None else self._priced(call)
+        has_cost = call.cost_usd is not None and call.cost_usd >= 0.0  # a fit refuses a log with a negative one
+        cost = call.cost_usd if has_cost else self._priced(call)
         counts.no_cost += cost is None
         tokens = (call.input_tokens, call.output_tokens, call.cached_tokens)
         texts = (call.ids[0] if call.ids else "", prompt, call.model, call.conversation, call.group)
