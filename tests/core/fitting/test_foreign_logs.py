@@ -165,6 +165,20 @@ def test_other_compression_is_refused(tmp_path, head):
     assert "by gzip or not at all" in str(refusal(put(tmp_path, "log.csv", head + b"rest")))
 
 
+@pytest.mark.parametrize(
+    ("name", "sign", "decimal"), [("semicolons", ";", ","), ("semicolons", ";", "."), ("tabs", "\t", ",")]
+)
+def test_other_separators_are_named_and_converted_by_the_command_of_the_error(tmp_path, name, sign, decimal):
+    rows = HEADER.replace(",", sign) + sign.join(["a, b", "m", f"0{decimal}5", f"0{decimal}25"]) + "\n"
+    path = put(tmp_path, "log.csv", b"\xef\xbb\xbf" + rows.encode())
+    error = str(refusal(path))
+    assert f"a csv must have commas between its columns and points in its decimals, got {name}: " in error
+    assert f"polars.read_csv(file, separator={sign!r}, decimal_comma=True).write_csv(new)" in error
+    pl.read_csv(path, separator=sign, decimal_comma=True).write_csv(tmp_path / "new.csv")
+    table = RoutingLog.read(tmp_path / "new.csv").table()
+    assert (table.prompts, table.reward.item(), table.cost_usd.item()) == (["a, b"], 0.5, 0.25)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize(("name", "text"), [("log.csv", HEADER + "p,m,1,1\n"), ("log.jsonl", LINE)])
 def test_utf_16_is_named(tmp_path, name, text, encoding):

@@ -32,6 +32,7 @@ MAX_UNPACKING = 200
 FREE_UNPACKED_BYTES = 2**26
 """Bytes that a compressed log may unpack to whatever its size: 64 MiB."""
 
+_SEPARATORS = {"semicolons": ";", "tabs": "\t"}
 _BUFFER_BYTES = 2**20
 _DAMAGED = "the file is damaged or malformed"
 _UTF_16 = "it seems to be UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`"
@@ -69,7 +70,7 @@ def marked_content(path: Path) -> bytes | None:
 
 
 def check_csv(path: Path) -> None:
-    """Refuse a csv whose header is too long, or has a column twice or too many, or one of whose rows is too long.
+    """Refuse a csv whose header is too long, lacks commas or has too many columns, or one of whose rows is too long.
 
     A row goes on over the next lines while a quote is open.
     """
@@ -78,6 +79,7 @@ def check_csv(path: Path) -> None:
         if number == 1 and len(line.encode()) > MAX_HEADER_BYTES:
             raise LogError(f"a header must have at most {MAX_HEADER_BYTES:,} bytes, got more: drop columns", file=path)
         if number == 1:
+            _check_separator(path, line)
             check_columns(path, 1 + line.count(","))
         is_open ^= line.count('"') % 2 == 1
         n_bytes += len(line)
@@ -85,6 +87,16 @@ def check_csv(path: Path) -> None:
             refuse_row(path, begins)
         if not is_open:
             n_bytes, begins = 0, number + 1
+
+
+def _check_separator(path: Path, header: str) -> None:
+    """Refuse a header without a comma that other separators divide, as spreadsheets write it in many countries."""
+    found = next((name for name, sign in _SEPARATORS.items() if sign in header and "," not in header), None)
+    if found is not None:
+        sign = _SEPARATORS[found]
+        command = f"polars.read_csv(file, separator={sign!r}, decimal_comma=True).write_csv(new)"
+        rule = f"a csv must have commas between its columns and points in its decimals, got {found}"
+        raise LogError(f"{rule}: export it so, or convert it, such as with {command}", file=path, value=sign)
 
 
 def check_columns(path: Path | None, n_columns: int) -> None:
