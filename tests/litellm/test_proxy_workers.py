@@ -127,7 +127,8 @@ def has_settled(whole, known, scores):
     """Return True once all calls and scores have arrived, and the last of them that replaces another has."""
     whole._store.refresh()
     whole._learner.merge_remote()
-    labels, reward = (getattr(whole.estimates, name).sum() - getattr(known, name).sum() for name in ("labels", "reward"))
+    labels = whole.estimates.labels.sum() - known.labels.sum()
+    reward = whole.estimates.reward.sum() - known.reward.sum()
     arrived = labels >= len(scores) and reward == pytest.approx(sum(scores))
     return (whole.status().in_flight, whole.status().charged) == (0, len(scores)) and arrived
 

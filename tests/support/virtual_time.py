@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer in place of waiting for it, and what reads the time of day with it."""
+"""An event loop whose clock jumps to the next timer in place of waiting for it; the time of day moves along."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 def run_in_virtual_time(main: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end, and return what it returns."""
-    with time_machine.travel(START, tick=False) as traveller, asyncio.Runner(
-        loop_factory=lambda: VirtualTimeLoop(traveller)
-    ) as runner:
+    with (
+        time_machine.travel(START, tick=False) as traveller,
+        asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(traveller)) as runner,
+    ):
         return runner.run(main)
