@@ -259,6 +259,17 @@ def test_a_file_of_which_no_id_is_in_the_log_is_refused(tmp_path):
     assert np.array_equal(reward, [1.0, np.nan, np.nan], equal_nan=True)
 
 
+@pytest.mark.parametrize("later", [1, 1.0, "1", None], ids=["whole", "float", "text", "none"])
+def test_scores_may_be_in_a_file_of_each_day(tmp_path, later):
+    log = put(tmp_path / "log.jsonl", [{"id": f"r{n}", "prompt": "a", "model": "m", "cost_usd": 1} for n in range(4)])
+    monday = put(tmp_path / "monday.jsonl", [{"id": "r0", "score": 0}, {"id": "r2", "score": None}])
+    tuesday = put(tmp_path / "tuesday.jsonl", [{"id": f"r{n}", "score": later, "cost_usd": 9} for n in (0, 1, 2)])
+    table = RoutingLog.read(log, joined=[monday, tuesday]).table()
+    found = np.nan if later is None else 1.0
+    assert np.array_equal(table.reward[:, 0], [0.0, found, found, np.nan], equal_nan=True)
+    np.testing.assert_allclose(table.cost_usd, 1.0)
+
+
 def test_files_are_joined_by_a_column_that_is_no_id_only_where_it_names_one_row(tmp_path):
     calls = [{"trace": f"t{i}", "model": "small", "prompt": f"q{i}", "cost_usd": 0.1} for i in range(3)]
     log = put(tmp_path / "log.jsonl", calls)

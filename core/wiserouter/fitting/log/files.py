@@ -98,7 +98,9 @@ def columns(names: Iterable[str]) -> list[pl.Expr]:
 def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bool = True) -> pl.LazyFrame:
     """Return a file's rows with the columns of other files, in memory, joined by an id that both have.
 
-    A file with the column `ROW` and no id of the log is joined by the number of the row, if the log is one file.
+    Where several of them have a column, such as the scores of a day each, the first that has a value gives it; the
+    columns of the file itself stay as they are. A file with the column `ROW` and no id of the log is joined by the
+    number of the row, if the log is one file.
 
     Raises
     ------
@@ -108,6 +110,7 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bo
     """
     import polars as pl
 
+    own = set(schema_of(frame, path).names())
     for other in others:
         right = scan(other)
         key = _shared_key(frame, path, schema_of(right, other).names(), other)
@@ -126,8 +129,13 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bo
             _check_rows(frame, found, path, other, alone=alone)
         elif alone:
             _check_ids(frame, found[key].drop_nulls(), path, other)
-        right = found.lazy().drop([name for name in found.columns if name in known or name.startswith(DIGEST_OF)])
+        left_out = [name for name in found.columns if name in own - {key} or name.startswith(DIGEST_OF)]
+        shared = {name: f"{name} of {other}" for name in found.columns if name in known - own}
+        right = found.lazy().drop(left_out).rename(shared)
         frame = frame.join(right, on=key, how="left", maintain_order="left").drop(ROW, strict=False)
+        types = schema_of(frame, path)
+        filled = [_first_filled(name, more, types) for name, more in shared.items()]
+        frame = frame.with_columns(filled).drop(shared.values())
     with reading(path):
         return frame.collect().lazy()
 
@@ -177,6 +185,18 @@ def _as_text(frame: pl.LazyFrame, key: str, path: Path) -> pl.Expr:
     ids = ids.fill_nan(None)
     whole = ids.cast(pl.Int64, strict=False)
     return pl.when(whole == ids).then(whole.cast(pl.String)).otherwise(ids.cast(pl.String)).alias(key)
+
+
+def _first_filled(name: str, more: str, types: pl.Schema) -> pl.Expr:
+    """Return one of two columns of one name, filled from the other one; both as texts where their types differ."""
+    import polars as pl
+
+    one, other = types[name], types[more]
+    if one == other or (one.is_numeric() and other.is_numeric()) or pl.Null in {one, other}:
+        return pl.coalesce(name, more)
+    if one.is_nested() or other.is_nested():
+        return pl.col(name)
+    return pl.coalesce(pl.col(name).cast(pl.String), pl.col(more).cast(pl.String))
 
 
 def _check_ids(frame: pl.LazyFrame, ids: pl.Series, path: Path, file: Path) -> None:
