@@ -244,7 +244,7 @@ class DeploymentRegistry:
                 self._changing = set()
 
     def _leave_out_removed(self) -> None:
-        """Read anew what was at odds with deployments that LiteLLM has removed; they only settle their calls now."""
+        """Read again what was at odds with deployments that LiteLLM has removed; they only settle their calls now."""
         removed = {id_ for id_, _ in self._served() if not self.is_served(id_)}
         if removed:
             self._removed |= removed

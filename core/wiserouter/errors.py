@@ -102,7 +102,9 @@ class LogError(InvalidInput):
         where += [f"row {row}"] if row is not None else []
         where += [f"column {column!r}"] if column is not None else []
         super().__init__(f"{', '.join(where)}: {message}" if where else message, value=value)
-        self.file, self.row, self.column = file, row, column
+        self.file = file
+        self.row = row
+        self.column = column
 
 
 class NotMergeable(InvalidInput):
@@ -184,8 +186,10 @@ class BudgetExhausted(BudgetError):
         self.committed_usd = committed_usd
         self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd - leased_usd - committed_usd
         self.needed_usd = needed_usd
-        self.decided, self.horizon = decided, horizon
-        self.every, self.renews_at = every, renews_at
+        self.decided = decided
+        self.horizon = horizon
+        self.every = every
+        self.renews_at = renews_at
         self.fitting_output_tokens: int | None = None
         super().__init__(self._message())
 
@@ -221,8 +225,7 @@ class BudgetExhausted(BudgetError):
         return (
             f"the budget of {self.amount_usd:.6g} USD{period}{carried} {state}: {self.spent_usd:.6g} spent, "
             f"{self.held_usd:.6g} reserved by calls in flight, {leased}{self.left_usd:.6g} left, "
-            f"{self.needed_usd:.6g} needed, "
-            f"{self.decided} of {self.horizon} requests decided"
+            f"{self.needed_usd:.6g} needed, {self.decided} of {self.horizon} requests decided"
         )
 
     @property
@@ -276,10 +279,8 @@ class HorizonExhausted(BudgetError):
     def __init__(self, horizon: int, left_usd: float) -> None:
         self.horizon = horizon
         self.left_usd = left_usd
-        super().__init__(
-            f"the horizon of {horizon} requests is used up ({left_usd:.6g} USD left): lengthen it with "
-            f"set_budget(horizon=...), or use on_exhausted='cheapest'"
-        )
+        rule = f"the horizon of {horizon} requests is used up ({left_usd:.6g} USD left)"
+        super().__init__(f"{rule}: lengthen it with set_budget(horizon=...), or use on_exhausted='cheapest'")
 
 
 class NoEligibleModel(WiseRouterError):
