@@ -69,7 +69,7 @@ def write_artifact(
     head = {"format": FORMAT, "version": VERSION, "sha256": digest, "content": dict(manifest)}
     _check_size("an artifact", sum(map(len, members.values())) + MAX_MANIFEST_BYTES, MAX_UNPACKED_BYTES)
     _check_size("the manifest of an artifact", len(_json(head)), MAX_MANIFEST_BYTES)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+    draft = target.with_name(f".{target.name}.{os.urandom(8).hex()}.draft")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as file:
             for name, data in {_MANIFEST: _json(head), **members}.items():

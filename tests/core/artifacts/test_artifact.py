@@ -236,3 +236,10 @@ def test_a_file_of_an_earlier_version_lacks_first_prices(tmp_path):
     del manifest["first_prices"]
     write_artifact(tmp_path / "earlier.wise", manifest, arrays)
     assert WiseRouter.load(tmp_path / "earlier.wise").policy.first_prices["c"] == Price(1e-6, 1e-6)
+
+
+def test_two_writers_of_one_path_do_not_share_a_draft(tmp_path):
+    path = tmp_path / "x.wise"
+    write_artifact(path, {"by": "first"}, {}, lambda _: write_artifact(path, {"by": "second"}, {}))
+    assert read_artifact(path)[0] == {"by": "first"}
+    assert [one.name for one in tmp_path.iterdir()] == ["x.wise"]
