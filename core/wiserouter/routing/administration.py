@@ -83,6 +83,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._unspent_due = FIRST_LOGGED
         self._shadow: Shadow | None = None
+        self._has_observed = False
         self._shadow_paused: set[str] = set()
         self.check_new_model: Callable[[Model], None] | None = None
         """Called by `add_model` before anything is changed; an adapter refuses a model that it could not call."""

@@ -220,10 +220,10 @@ class Learner:
             self.add_reward(record, counted, former.counted, weight=weight, replaced_weight=former.weight)
 
     def move_score(
-        self, record: Record, counted: Callable[[Record, SourceScore | None, SourceScore | None], object]
+        self, record: Record, chosen: int, counted: Callable[[Record, SourceScore | None, SourceScore | None], object]
     ) -> None:
-        """Let the score that a call had before its charge count for the model that answered, here and by `counted`."""
-        chosen, learned = self.pool.positions.get(record.decision.model, SKIP), evidence(record.scores)
+        """Let the score that a call of `chosen` had before its charge count for what answered, also by `counted`."""
+        learned = evidence(record.scores)
         if chosen in (SKIP, record.model) or learned is None:
             return
         for one, score, former in ((replace(record, model=chosen), None, learned), (record, learned, None)):

@@ -140,7 +140,7 @@ class RouterMode(RouterOrders):
             self._check_mode(shadow)
             if shadow is not None:  # observed calls need their account first
                 self._divide_all(shadow)
-            self._shadow = shadow
+            self._shadow, self._has_observed = shadow, self._has_observed or shadow is not None
             if shadow is None:
                 self._divide_all(None)
         except (ChangeRefused, InvalidInput, StoreError) as error:

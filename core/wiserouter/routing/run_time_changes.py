@@ -28,6 +28,7 @@ class RouterChanges(ObservedRouter):
     _store: Store
     _learner: Learner
     _shadow: Shadow | None
+    _has_observed: bool
     _listeners: tuple[Callable[[], object], ...]
 
     def set_budget(

@@ -89,7 +89,7 @@ class RouterSettlement(RouterAdministration):
         served = None if model is None else pool.positions[model] if model in pool.positions else pool.index(model)
         tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
         uses = None if resources is None else check_uses(resources)
-        if self._shadow is not None and self._charged_observed(decision, served, cost_usd, tokens, learn=learn):
+        if self._has_observed and self._charged_observed(decision, served, cost_usd, tokens, learn=learn):
             return
         cost = self._cost_usd(decision, model, cost_usd, tokens)
         plain = cost if learned_usd is None else check_amount("learned_usd", learned_usd)
@@ -101,7 +101,7 @@ class RouterSettlement(RouterAdministration):
             calls.charged(record, cost, tokens if learn else None)
         with self._lock:
             if served is not None and record.scores:
-                learner.move_score(record, self._days.scored)
+                learner.move_score(record, pool.positions.get(record.decision.model, record.model), self._days.scored)
             learns = learn and not record.decision.run_id
             context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)
@@ -311,13 +311,14 @@ class RouterSettlement(RouterAdministration):
     ) -> bool:
         """Book what the router's choice would have cost, and learn from what ran; False for a call that it acts on."""
         known, names = self._store.find(id_of(observed)), self._learner.pool.names
-        decision = known.decision
+        decision, named = known.decision, known.model
         if not is_observed(decision.scope):
             return False
-        served = known.model if served is None else served
+        served = named if served is None else served
         cost_usd = self._cost_usd(observed, names[served], given_usd, usage)
         record = self._store.settle(decision.id, decision.expected_cost_usd, served)
         with self._lock:
+            self._learner.move_score(record, named, lambda *_: None)
             self._learner.sums.add_invoked(self._learner.context_of(record), record.model)
             if learn:
                 self._learner.add_cost(record, cost_usd, usage)
@@ -346,9 +347,7 @@ class RouterSettlement(RouterAdministration):
         if self._calls is None:
             return decision_id
         known = self._store.find(decision_id).decision if isinstance(decision, str) else decision
-        if known.run_id in ("", known.id):
-            return decision_id
-        return self._calls.scored_id(known)
+        return decision_id if known.run_id in ("", known.id) else self._calls.scored_id(known)
 
     def _warn_if_hard(self, record: Record, cost_usd: float) -> None:
         """Log that a call cost more than its reservation, where a hard limit bounded it."""

@@ -35,6 +35,7 @@ class RouterShadow(RouterConversations):
     def shadow(self, shadow: Shadow | None) -> None:
         self._configured_shadow = shadow
         self._shadow = self._shadow_under(self._orders)
+        self._has_observed = self._has_observed or self._shadow is not None
 
     def observe(
         self,

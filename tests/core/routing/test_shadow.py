@@ -12,6 +12,7 @@ from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownM
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import gain, incumbents
+from wiserouter.operating.savings import savings
 from wiserouter.routing.journal_reader import JournalReader
 from wiserouter.routing.shadow import observed_scope
 
@@ -66,6 +67,34 @@ def test_the_model_that_ran_may_be_named_by_the_charge():
     router.reward(decision, 1.0)
     assert router.estimates.labels[0].tolist() == [2.0, 3.0]
     assert router.explain(decision.id).answered_by == "large"
+
+
+def test_a_score_before_the_charge_counts_for_the_model_that_ran():
+    router = make(budget=Budget(4_000.0, 1_000))
+    unnamed, named = router.observe("a"), router.observe("a", incumbent="small")
+    for decision in (unnamed, named):
+        router.reward(decision, 1.0)
+    before = router.estimates.labels[0].copy()
+    router.charge(unnamed, cost_usd=0.25, model="small")
+    router.charge(named, cost_usd=0.25, model="small")
+    assert (router.estimates.labels[0] - before).tolist() == [1.0, -1.0]
+    assert router.estimates.labels[0].tolist() == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_calls_observed_before_the_mode_changed_are_none_of_the_routers(by_id, ordered):
+    router = make()
+    decision = router.observe("a", incumbent="large")
+    if ordered:
+        router.change_mode("route")
+    else:
+        router.shadow = None
+    before = router.estimates.invoked[0].copy()
+    router.charge(decision.id if by_id else decision, cost_usd=7.0)
+    assert (savings(router).actual.calls, savings(router).actual.cost_usd) == (0, 0.0)
+    assert (router.estimates.invoked[0] - before).tolist() == [0.0, 1.0]
+    assert router.status(observed_scope("default")).spent_usd == pytest.approx(decision.expected_cost_usd)
 
 
 def test_a_call_that_failed_leaves_no_trace_in_the_estimates():
