@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,12 +77,6 @@ def kind_of(source: str) -> str:
     return source.partition(":")[0]
 
 
-def is_outranked(source: str | None, by: str | None) -> bool:
-    """Return True if a score of one source is not learned where one of the other is known; None is a person."""
-    ranks = [_KINDS.index(kind_of(one or HUMAN)) for one in (source, by)]
-    return ranks[0] > ranks[1]
-
-
 def full_score(score: SourceScore | float) -> SourceScore:
     """Return a score; a number alone counts in full, as it is."""
     return score if isinstance(score, SourceScore) else SourceScore(score, 1.0, score)
@@ -91,6 +85,19 @@ def full_score(score: SourceScore | float) -> SourceScore:
 def with_score(scores: Scores, source: str, score: SourceScore) -> dict[str, SourceScore]:
     """Return the scores of a call after a source has given one, in place of its earlier one."""
     return {**scores, source: score}
+
+
+def with_event(scores: Scores, event: Mapping[str, Any]) -> dict[str, SourceScore]:
+    """Return the scores of a call after a score that a line of a journal tells of.
+
+    Examples
+    --------
+    >>> with_event({}, {"event": "reward", "id": "a", "reward": 1.0})
+    {'human': SourceScore(reward=1.0, weight=1.0, counted=1.0)}
+    """
+    reward, weight, counted = event["reward"], event.get("weight"), event.get("counted")
+    score = SourceScore(reward, 1.0 if weight is None else weight, reward if counted is None else counted)
+    return with_score(scores, event.get("source") or HUMAN, score)
 
 
 def evidence(scores: Scores) -> SourceScore | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.source_scores import is_outranked
+from wiserouter.learning.source_scores import Scores, evidence, with_event
 from wiserouter.pricing.prices import Price
 from wiserouter.routing.pool_figures import SUMS, PoolFigures
 from wiserouter.routing.shadow import is_observed
@@ -19,12 +20,11 @@ _TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_to
 
 
 class JournalCall(NamedTuple):
-    """A call of a journal: what was decided, what was charged, and the score that counts."""
+    """A call of a journal: what was decided, what was charged, and its scores by source."""
 
     decision: Mapping[str, Any]
     charge: Mapping[str, Any] | None = None
-    score: float | None = None
-    source: str | None = None
+    scores: Scores = MappingProxyType({})
 
     @property
     def day(self) -> int:
@@ -42,8 +42,8 @@ def calls_of(events: Iterable[Mapping[str, Any]]) -> list[JournalCall]:
             found[event["id"]] = JournalCall({name: event[name] for name in kept})
         elif call is not None and kind == "charge" and event["model"]:
             found[event["id"]] = call._replace(charge=event)
-        elif call is not None and kind == "reward" and not is_outranked(event.get("source"), call.source):
-            found[event["id"]] = call._replace(score=float(event["reward"]), source=event.get("source"))
+        elif call is not None and kind == "reward":
+            found[event["id"]] = call._replace(scores=with_event(call.scores, event))
     return [call for call in found.values() if call.charge is not None]
 
 
@@ -84,8 +84,7 @@ def _cells(call: JournalCall) -> Cells:
         figures |= {"compared": 1.0, "compared_usd": figures["cost_usd"]}
         figures |= {name: float(tokens.get(name, 0)) for name in _TOKENS}
         place = {f"{_CONTEXTS}.{call.decision['context']['id']}|{charge['model']}": 1.0}
-    if call.score is not None:
-        figures |= {"scores": 1.0, "score": call.score, "score_sq": call.score**2}
+    figures |= dict(zip(("scores", "score", "score_sq"), _score_sums(call), strict=True))
     return place | {f"{field}|{charge['model']}": value for field, value in figures.items() if value}
 
 
@@ -122,6 +121,10 @@ def _observed(call: JournalCall, charge: Mapping[str, Any]) -> dict[str, float]:
         found |= {"calls": 1.0, "cost": float(charge["cost_usd"])}
         if isinstance(tokens, Mapping):
             found |= {"metered": 1.0, "output_tokens": float(tokens.get("output_tokens", 0))}
-    if call.score is not None:
-        found |= {"labels": 1.0, "reward": call.score, "reward_sq": call.score**2}
-    return found
+    return found | dict(zip(("labels", "reward", "reward_sq"), _score_sums(call), strict=True))
+
+
+def _score_sums(call: JournalCall) -> tuple[float, float, float]:
+    """Return the weight of the score that is learned, and what it adds to the sums of scores and of their squares."""
+    _, weight, counted = evidence(call.scores) or (0.0, 0.0, 0.0)
+    return weight, weight * counted, weight * counted**2

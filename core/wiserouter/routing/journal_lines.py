@@ -119,6 +119,7 @@ _OPTIONAL = (
     "unspent",
     "source",
     "weight",
+    "counted",
     "tokens",
     "call_id",
     "unit",
@@ -165,7 +166,13 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
     "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _are_counts_or_none},
     "release": {"id": _is_text},
     "presume": {"id": _is_text, "cost_usd": _is_number},
-    "reward": {"id": _is_text, "reward": _is_number, "source": _is_source, "weight": _is_known_or_none},
+    "reward": {
+        "id": _is_text,
+        "reward": _is_number,
+        "source": _is_source,
+        "weight": _is_known_or_none,
+        "counted": _is_known_or_none,
+    },
     "change": {
         "what": _is_text,
         "by": _is_text,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wiserouter.errors import InvalidInput, UnknownDecision
-from wiserouter.learning.source_scores import is_outranked
+from wiserouter.learning.source_scores import SourceScore, evidence, with_event
 from wiserouter.routing.journal import KEPT_FILES, aged
 from wiserouter.routing.journal_lines import event_of, journal_lines
 
@@ -68,19 +68,19 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
         If there is no journal.
     """
     found: dict[str, Any] = {}
-    source: str | None = None
+    scores: dict[str, SourceScore] = {}
     for event in reading:
         kind = event.get("event")
         if kind == "decision" and decision_id in {"last", event.get("id")}:
             later = {"state": "in flight", "answered_by": event["model"], "cost_usd": None, "reward": None}
             found = {"prices": {}, **event, **later}
             del found["event"]
-            source = None
+            scores = {}
         elif found and event.get("id") == found["id"]:
             if kind == "reward":
-                if found["reward"] is not None and is_outranked(event.get("source"), source):
-                    continue
-                source = event.get("source")
+                scores = with_event(scores, event)
+                learned = evidence(scores)
+                found["reward"] = None if learned is None else learned.reward
             found |= _OUTCOMES[kind](event) if kind in _OUTCOMES else {}
     if not found and reading.skipped:
         raise InvalidInput(
@@ -97,5 +97,4 @@ _OUTCOMES: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "charge": lambda event: {"state": "charged", "cost_usd": event["cost_usd"], "answered_by": event["model"]},
     "release": lambda _: {"state": "released", "cost_usd": None},
     "presume": lambda event: {"state": "presumed", "cost_usd": event["cost_usd"]},
-    "reward": lambda event: {"reward": event["reward"]},
 }

@@ -266,6 +266,7 @@ class RouterSettlement(RouterAdministration):
         figures: dict[str, object] = {"reward": value} if comment is None else {"reward": value, "comment": comment}
         if source != HUMAN or score.weight != 1.0:
             figures |= {"source": source, "weight": score.weight}
+            figures |= {} if score.counted == value else {"counted": score.counted}
         for observer in self._observers:
             observer.event("reward", record.decision.id, self._store.now(), **figures)
         return source in before

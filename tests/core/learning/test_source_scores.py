@@ -12,9 +12,9 @@ from wiserouter.learning.source_scores import (
     check_source,
     check_weight,
     evidence,
-    is_outranked,
     scores_of_texts,
     text_of_score,
+    with_event,
     with_score,
 )
 from wiserouter.validation import check_reward
@@ -77,11 +77,13 @@ def test_numbers_of_every_type_weigh_and_score_alike(share):
                 check(number)
 
 
-def test_what_outranks_what():
-    assert is_outranked("judge:a", None)
-    assert is_outranked("judge:a", "rule:b")
-    assert not is_outranked(None, "judge:a")
-    assert not is_outranked("judge:a", "judge:b")
+def test_lines_of_a_journal_are_scores_as_the_router_keeps_them():
+    scores = with_event({}, {"reward": 0.5, "source": "judge:b", "weight": 0.25, "counted": 0.75})
+    scores = with_event(scores, {"reward": 0.25, "source": "judge:a", "weight": 0.125})
+    assert evidence(scores) == SourceScore(0.5, 0.25, 0.75)
+    scores = with_event(scores, {"reward": 0.0, "source": None, "weight": 0.0})
+    assert evidence(scores) == SourceScore(0.5, 0.25, 0.75)
+    assert evidence(with_event(scores, {"reward": 1.0})) == SourceScore(1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("source", ["", "judge", "judge:", "human:me", "user", "rule:a b", "judge:" + "x" * 101, None])

@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter import Budget, Estimates, Model, Price, WiseRouter
+from wiserouter import Budget, Estimates, Model, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy import read_decisions
+from wiserouter.evaluation.off_policy.shadow_calls import read_shadow_calls
 from wiserouter.learning.source_scores import SourceScore, evidence
+from wiserouter.operating.savings_journal import calls_of, sums_of_journal
+from wiserouter.operating.savings_terms import days_of
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.stores import MemoryStore
 
@@ -118,6 +121,59 @@ def test_the_journal_names_the_source_and_readers_prefer_people(tmp_path):
     ]  # fmt: skip
     assert find_explanation(JournalReader(path), decision.id)["reward"] == 1.0
     assert read_decisions(JournalReader(path)).reward.tolist() == [1.0]
+
+
+SEVERAL = [
+    [("judge:b", 0.5, 1.0), ("judge:a", 0.25, 0.5)],  # the heaviest of a kind is learned, not the latest
+    [("judge:a", 0.75, 0.5), ("judge:b", 0.25, 0.5)],
+    [("judge:mini", 1.0, 0.5), ("human", 0.0, 0.0)],  # a score without a weight is not learned
+    [("human", 1.0, 1.0), ("human", 0.25, 0.0)],
+    [("rule:length", 0.0, 0.25)],
+]
+
+
+def test_reports_on_a_journal_take_the_scores_that_the_router_learned(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    router = started()
+    journal = router.journal_to(path)
+    decisions = [charged(router) for _ in range(40 + len(SEVERAL))]
+    pairs = [[("judge:mini", 0.9, 1.0), ("human", 0.4, 1.0)]] * 40
+    for decision, scores in zip(decisions, pairs + SEVERAL, strict=True):
+        for source, reward, weight in scores:
+            router.reward(decision, reward, source=source, weight=weight)
+    learned = [router.explain(decision).reward for decision in decisions]
+    assert journal.flush()
+    events = list(JournalReader(path))
+    assert any("counted" in event for event in events)
+    router_days, _ = router.sums_of_days(days_of("1d", router.now()))
+    ((_, cells),) = router_days.items()
+    journal_days, _ = sums_of_journal(calls_of(events), lambda at_s: days_of("1d", at_s), None, {})
+    ((_, found),) = journal_days.items()
+    for field in ("scores", "score", "score_sq"):
+        assert _total(found, field) == pytest.approx(_total(cells, field))
+    assert [None if np.isnan(one) else one for one in read_decisions(events).reward.tolist()] == learned
+    for decision, reward in zip(decisions[-len(SEVERAL) :], learned[-len(SEVERAL) :], strict=True):
+        assert find_explanation(JournalReader(path), decision.id)["reward"] == reward
+
+
+def test_the_report_on_shadow_mode_takes_the_scores_that_the_router_learned(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    router = WiseRouter(MODELS, seed=0)
+    router.shadow = Shadow()
+    router.start(Budget(1.0, 1_000))
+    journal = router.journal_to(path)
+    for scores in SEVERAL:
+        decision = router.observe("hello", incumbent="large")
+        router.charge(decision, 1e-4)
+        for source, reward, weight in scores:
+            router.reward(decision, reward, source=source, weight=weight)
+    assert journal.flush()
+    rewards = read_shadow_calls(JournalReader(path)).reward.tolist()
+    assert rewards == pytest.approx([0.5, 0.75, 1.0, float("nan"), 0.0], nan_ok=True)
+
+
+def _total(cells, field):
+    return sum(value for cell, value in cells.items() if cell.partition("|")[0] == field)
 
 
 def test_late_scores_of_half_a_weight_keep_the_mean_delay():

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.source_scores import is_outranked
+from wiserouter.learning.source_scores import SourceScore, evidence, with_event
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.trace import EXPLORING
 from wiserouter.routing.shadow import is_observed
@@ -199,7 +199,7 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     outcomes: dict[str, dict[str, float]] = {}
     runs: dict[str, str] = {}
     share: dict[int, float] = {}
-    scored_by: dict[str, str | None] = {}
+    scores: dict[str, dict[str, SourceScore]] = {}
     left_out = 0
     for event in events:
         kind = event.get("event")
@@ -210,13 +210,12 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
             if share.setdefault(context["id"], context["share"]) != context["share"]:
                 left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}
             drawn.append(event)
-        elif kind in _OUTCOME_OF_EVENT:
-            name, source = _OUTCOME_OF_EVENT[kind], event.get("source")
-            if kind == "reward":
-                if is_outranked(source, scored_by.get(event["id"], source)):
-                    continue
-                scored_by[event["id"]] = source
-            outcomes.setdefault(event["id"], {})[name] = event[name]
+        elif kind == "charge":
+            outcomes.setdefault(event["id"], {})["cost_usd"] = event["cost_usd"]
+        elif kind == "reward":
+            scores[event["id"]] = with_event(scores.get(event["id"], {}), event)
+            learned = evidence(scores[event["id"]])
+            outcomes.setdefault(event["id"], {})["reward"] = np.nan if learned is None else learned.reward
     return drawn, _of_runs(outcomes, runs), left_out
 
 
@@ -227,10 +226,6 @@ def _of_runs(outcomes: dict[str, dict[str, float]], runs: dict[str, str]) -> dic
             known = outcomes.setdefault(owner, {})
             known[name] = known.get(name, 0.0) + value if name == "cost_usd" else value
     return outcomes
-
-
-_OUTCOME_OF_EVENT = {"charge": "cost_usd", "reward": "reward"}
-"""The outcome that an event observes; a presumed cost is no observation."""
 
 
 def _probabilities(drawn: list[dict[str, Any]], column: dict[str, int], chosen: IntArray) -> FloatArray:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy.logged_decisions import MAX_MODELS
-from wiserouter.learning.source_scores import is_outranked
+from wiserouter.learning.source_scores import SourceScore, evidence, with_event
 from wiserouter.types import FloatArray, IntArray
 
 UNNAMED = -1
@@ -76,12 +76,15 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
     InvalidInput
         If no such call was charged, or the journal has too many models.
     """
-    by_kind: dict[str, dict[str, dict[str, Any]]] = {"decision": {}, "shadow": {}, "charge": {}, "reward": {}}
+    by_kind: dict[str, dict[str, dict[str, Any]]] = {"decision": {}, "shadow": {}, "charge": {}}
+    scores: dict[str, dict[str, SourceScore]] = {}
     for event in events:
         kept = by_kind.get(event.get("event") or "")
-        if kept is not None and not _is_outranked(event, kept.get(event["id"])):
+        if kept is not None:
             kept[event["id"]] = event
-    decisions, sides, charges, rewards = by_kind.values()
+        elif event.get("event") == "reward":
+            scores[event["id"]] = with_event(scores.get(event["id"], {}), event)
+    decisions, sides, charges = by_kind.values()
     ids = [id_ for id_ in sides if id_ in decisions and id_ in charges and charges[id_]["model"]]
     if not ids:
         raise InvalidInput(
@@ -103,19 +106,14 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
         np.array([one["share"] for one in taken], dtype=np.float64),
         _would_be(lines, taken, column),
         np.array([one["cost_usd"] for one in run], dtype=np.float64),
-        np.array([rewards.get(id_, _NO_SCORE)["reward"] for id_ in ids], dtype=np.float64),
+        np.array([_NO_SCORE if (one := evidence(scores.get(id_, {}))) is None else one.reward for id_ in ids]),
         _columns(lines, column, "expected_reward", np.nan),
         _columns(lines, column, "expected_cost_usd", np.nan),
         _units(taken),
     )
 
 
-_NO_SCORE: dict[str, Any] = {"reward": np.nan}
-
-
-def _is_outranked(event: dict[str, Any], kept: dict[str, Any] | None) -> bool:
-    """Return True if an event is a score of a less reliable source than the one that is kept."""
-    return event["event"] == "reward" and kept is not None and is_outranked(event.get("source"), kept.get("source"))
+_NO_SCORE = float("nan")
 
 
 def _with(names: tuple[str, ...], run: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tuple[str, ...]:
