@@ -258,7 +258,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         path : str or Path
             The artifact.
         store : str or Store, default "memory://"
-            Where budgets and decisions live.
+            Where budgets and decisions live. A file saved by one of its workers counts twice what they have learned.
         encoder : Encoder or callable, optional
             Needed if the router was fitted with a callable of yours, which no file can hold.
         seed : int, optional
@@ -271,7 +271,10 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         """
         from wiserouter.artifacts.save_load import load
 
-        parts = load(path, encoder)
+        return cls._of_parts(load(path, encoder), store, seed)
+
+    @classmethod
+    def _of_parts(cls, parts: RouterParts, store: str | Store, seed: int | None) -> WiseRouter:
         router = cls(**parts.settings(), store=store, seed=seed)
         router._call_sums = parts.call_sums
         router._learner.take_agreements(parts.agreements)
@@ -329,12 +332,10 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             return one.parts() if isinstance(one, WiseRouter) else load(one)
 
         merging.check_distinct(routers)
-        named = [
-            (f"router {i}" if isinstance(one, WiseRouter) else str(one), parts(one))
-            for i, one in enumerate(routers, start=1)
-        ]
+        each = enumerate(routers, start=1)
+        named = [(f"router {i}" if isinstance(one, WiseRouter) else str(one), parts(one)) for i, one in each]
         terms = None if prices_from is None else parts(prices_from)
-        return cls(**merging.merge(named, terms, policy, means_only=means_only).settings(), store=store, seed=seed)
+        return cls._of_parts(merging.merge(named, terms, policy, means_only=means_only), store, seed)
 
     def decide(
         self,

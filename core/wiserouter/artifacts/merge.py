@@ -93,7 +93,8 @@ def merge(
         estimates.merge(_widened(parts, column))
     policy = policy or _policy(routers)
     add_first_prices(policy, [parts for _, parts in routers])
-    return RouterParts(models, contexts, routers[0][1].encoder, policy, estimates)
+    agreements = _agreements([parts for _, parts in routers])
+    return RouterParts(models, contexts, routers[0][1].encoder, policy, estimates, agreements=agreements or None)
 
 
 def contexts_hash(parts: RouterParts) -> str:
@@ -202,6 +203,17 @@ def _policy(routers: Sequence[NamedParts]) -> Policy:
             parts=(where, *others),
         )
     return open_policy(name, settings)
+
+
+def _agreements(routers: Iterable[RouterParts]) -> dict[str, dict[str, list[float]]]:
+    """Return the sums over the calls that a judge and a person have scored, by source and model."""
+    total: dict[str, dict[str, list[float]]] = {}
+    for parts in routers:
+        for source, of_models in (parts.agreements or {}).items():
+            met = total.setdefault(source, {})
+            for model, sums in of_models.items():
+                met[model] = np.add(met.get(model, 0.0), sums).tolist()
+    return total
 
 
 def _widened(parts: RouterParts, column: dict[str, int]) -> Estimates:

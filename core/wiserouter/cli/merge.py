@@ -9,9 +9,8 @@ import typer
 
 from wiserouter.artifacts import merge as merging
 from wiserouter.artifacts.parts import RouterParts
-from wiserouter.artifacts.save_load import load
+from wiserouter.artifacts.save_load import load, save
 from wiserouter.cli.output import check_writable, out, print_json, table
-from wiserouter.router import WiseRouter
 from wiserouter.validation import check_replaceable
 
 
@@ -37,12 +36,12 @@ def merge(
     merging.check_distinct(artifacts)
     parts = [(str(path), load(path)) for path in artifacts]
     merged = merging.merge(parts, None if prices_from is None else load(prices_from), means_only=means_only)
-    router = WiseRouter(**merged.settings())
-    digest = router.save(output)
+    digest = save(merged, output)
     counts = [_counts(*part) for part in parts]
     total = _counts(str(output), merged)
     if as_json:
-        return print_json({**total, "sha256": digest, "models": router.pool.names, "parts": counts})
+        names = [model.name for model in merged.models]
+        return print_json({**total, "sha256": digest, "models": names, "parts": counts})
     rows = [(str(one["artifact"]), *(_figure(value) for value in list(one.values())[1:])) for one in (*counts, total)]
     out.print(table(f"{output}: {len(parts)} artifacts added up", ("artifact", *list(total)[1:]), rows))
     out.print(f"\nsha256 {digest}", highlight=False, soft_wrap=True)

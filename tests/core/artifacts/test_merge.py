@@ -5,9 +5,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Model, Price, RoutingLog, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
+from wiserouter.cli import app
 from wiserouter.errors import DamagedArtifact, InvalidInput, NotMergeable
 
 MODELS = ("small", "medium", "large")
@@ -239,3 +241,24 @@ def test_artifacts_of_earlier_versions_lack_the_number_of_queries(tmp_path):
 def test_counted_contexts_refuse_no_query():
     with pytest.raises(InvalidInput, match="at least one query"):
         Contexts([[0.0], [1.0]], [0.5, 0.5]).counted([0, 0])
+
+
+def test_what_people_and_judges_agree_on_adds_up(tmp_path):
+    price = Price(1e-6, 2e-6)
+    routers = [WiseRouter([Model("small", price), Model(other, price)], growing=None) for other in ("mid", "large")]
+    for router, score in zip(routers, (0.25, 0.75), strict=True):
+        router.start(Budget(1.0, 100))
+        for model in router.pool.names:
+            decision = router.decide("hello", eligible=[model])
+            router.charge(decision, 1e-4)
+            router.reward(decision, 1.0, source="judge:mini")
+            router.reward(decision, score)
+    files = [tmp_path / "a.wise", tmp_path / "b.wise"]
+    for router, path in zip(routers, files, strict=True):
+        router.save(path)
+    assert CliRunner().invoke(app, ["merge", *map(str, files), "-o", str(tmp_path / "all.wise")]).exit_code == 0
+    for merged in (WiseRouter.merge(routers), WiseRouter.load(tmp_path / "all.wise")):
+        sums = merged.parts().agreements["judge:mini"]
+        assert {model: (each[0], each[2]) for model, each in sums.items()} == {
+            "small": (2.0, 1.0), "mid": (1.0, 0.25), "large": (1.0, 0.75),
+        }  # fmt: skip
