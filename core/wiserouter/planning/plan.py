@@ -272,7 +272,7 @@ class Plan:
         return Split(*self._split(context, rate_usd))
 
     def split_from_floor(self, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
-        """Return the fields of `split`, and `floor_usd`; below the floor the split there, at an infinite shadow price.
+        """Return the fields of `split`, and `floor_usd`; below the floor the cheapest, at an infinite shadow price.
 
         Examples
         --------
@@ -284,8 +284,8 @@ class Plan:
         floor = self._spend[0] if self._window is None else self._floor_usd
         if rate_usd >= floor:
             return *self._split(context, rate_usd), floor
-        low, high, share, _ = self._split(context, floor)
-        return low, high, share, _INFINITE, floor
+        cheapest = self.rows[context].hull[0]
+        return cheapest, cheapest, 0.0, _INFINITE, floor
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         if self._window is not None and self._floor_usd <= rate_usd < _INFINITE:

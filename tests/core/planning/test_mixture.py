@@ -170,6 +170,11 @@ def test_a_plain_query_is_drawn_from_the_plan_within_the_reserve_rule(case):
     assert dict(choice.mix)[choice.model] == choice.probability
 
 
+def test_below_the_floor_a_context_without_queries_takes_its_cheapest_model_too():
+    mixture = Mixture(Plan([1.0, 0.0], [[0.2, 0.3], [0.2, 0.9]], [[1.0, 3.0], [0.03, 0.12]]), "actual")
+    assert [mixture.choose(context, Funds(0.5, 1), np.random.default_rng(0)).model for context in (0, 1)] == [0, 0]
+
+
 def test_the_reserve_rule_counts_the_cost_of_the_query_itself():
     plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
     mixture = Mixture(plan, "actual", ReserveRule(plan, 0.5))
