@@ -112,6 +112,43 @@ def test_a_score_of_each_system_finds_its_call(name, tmp_path):
     assert pl.read_parquet(tmp_path / "a.parquet")["reward"].to_list() == [1.0]
 
 
+ROOT, PARENT = str(UUID(int=2)), str(UUID(int=3))
+
+
+@pytest.mark.parametrize("text", ["['{}', '{}']", '["{}", "{}"]', "[UUID('{}'), UUID('{}')]", "{},{}"])
+def test_the_parents_of_a_langsmith_run_may_be_text(text):
+    record = {**langsmith_run(), "parent_run_ids": text.format(ROOT, PARENT)}
+    (call,) = SOURCES["langsmith"].calls(record)
+    assert call.ids == (str(UUID(int=1)), PARENT, ROOT, "s-1")
+
+
+def test_old_observations_of_langfuse_have_their_tokens_beside_the_model():
+    old = {name: value for name, value in OBSERVATION.items() if name != "usageDetails"}
+    (call,) = SOURCES["langfuse"].calls({**old, "promptTokens": 100, "completionTokens": 20, "input": "42"})
+    assert (call.input_tokens, call.output_tokens) == (100, 20)
+
+
+def mlflow_2(status_code):
+    """Return a trace as `Trace.to_dict` of MLflow 2 has it."""
+    span = {
+        "name": "answer",
+        "context": {"span_id": "0x1", "trace_id": "0x2"},
+        "parent_id": "0x3",
+        "start_time": 1793491200000000000,
+        "end_time": 1793491202000000000,
+        "status_code": status_code,
+        "attributes": {"mlflow.spanType": '"LLM"', "model": '"gpt-mini"', "mlflow.spanInputs": '"sort a list"'},
+    }
+    info = {"request_id": "t-1", "request_metadata": {"mlflow.trace.session": "s-1"}, "tags": {}}
+    return {"info": info, "data": {"spans": [span]}}
+
+
+def test_a_trace_of_mlflow_2_has_its_session_the_ids_of_its_spans_and_its_failures():
+    (call,), (failed,) = (list(SOURCES["mlflow"].calls(mlflow_2(code))) for code in ("OK", "ERROR"))
+    assert (call.ids, call.conversation) == (("0x1", "0x3", "t-1", "s-1"), "s-1")
+    assert (call.failed, failed.failed) == (False, True)
+
+
 NAMELESS = {
     "litellm": {**PAYLOAD, "model": ""},
     "langfuse": {**OBSERVATION, "model": None},

@@ -27,9 +27,10 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     if kind != "GENERATION":
         return
     usage = mapping_of(first_filled(record, "usageDetails", "usage_details", "usage"))
+    counts = {name: record.get(name) for name in _OLD_COUNTS} | dict(usage)
     cost = mapping_of(first_filled(record, "costDetails", "cost_details"))
     cached = first_number(usage, "input_cached_tokens", "input_cache_read", "cache_read_input_tokens", "input_cached")
-    new = first_number(usage, "input", "prompt_tokens", "input_tokens", "promptTokens")
+    new = first_number(counts, "input", "prompt_tokens", "input_tokens", "promptTokens")
     started_s = time_of(first_filled(record, "startTime", "start_time"))
     ended_s = time_of(first_filled(record, "endTime", "end_time"))
     session = text_of(first_filled(record, "sessionId", "session_id"))
@@ -41,7 +42,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         prompt=json_of(record.get("input")),
         # Langfuse counts cached tokens apart from the other input
         input_tokens=new if new is None or cached is None or "input" not in usage else new + cached,
-        output_tokens=first_number(usage, "output", "completion_tokens", "output_tokens", "completionTokens"),
+        output_tokens=first_number(counts, "output", "completion_tokens", "output_tokens", "completionTokens"),
         cached_tokens=cached,
         cost_usd=first_number(cost, "total") if total is None else total,
         latency_s=seconds_between(started_s, ended_s),
@@ -77,6 +78,7 @@ def score_value(record: Recorded) -> object:
     return bool(value) if kind == "BOOLEAN" and value in (0, 1) else value
 
 
+_OLD_COUNTS = ("promptTokens", "prompt_tokens", "completionTokens", "completion_tokens")  # beside the model
 _TIMES = ("updatedAt", "updated_at", "timestamp", "createdAt", "created_at")
 _IDS = (("id",), ("parentObservationId", "parent_observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))
 _TARGETS = (("observationId", "observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from wiserouter.fitting.imports.calls import (
     ImportedCall,
@@ -11,6 +12,7 @@ from wiserouter.fitting.imports.calls import (
     first_filled,
     first_number,
     first_time,
+    list_of,
     mapping_of,
     seconds_between,
     text_of,
@@ -19,6 +21,7 @@ from wiserouter.fitting.imports.calls import (
 )
 
 _SESSIONS = ("session_id", "thread_id", "conversation_id")
+_ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
@@ -31,7 +34,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     started_s, ended_s = time_of(record.get("start_time")), time_of(record.get("end_time"))
     details = mapping_of(record.get("prompt_token_details"))
     session = text_of(first_filled(metadata, *_SESSIONS))
-    parents = record.get("parent_run_ids") or [record.get("parent_run_id")]
+    parents = _ids_of(record.get("parent_run_ids")) or [record.get("parent_run_id")]
     ids = [record.get("id"), *reversed(parents), record.get("trace_id"), session]
     yield ImportedCall(
         ids=texts(None if one is None else str(one) for one in ids),
@@ -56,3 +59,14 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     if "key" in record and target is not None and value is not None:
         at_s = first_time(record, "modified_at", "created_at")
         yield ImportedScore(str(target), text_of(record["key"]), value, at_s)
+
+
+def _ids_of(value: object) -> Sequence[object]:
+    """Return a list of ids, also one that a csv holds as text.
+
+    Examples
+    --------
+    >>> _ids_of("['018f3b2a-0000-7000-8000-000000000001']")
+    ['018f3b2a-0000-7000-8000-000000000001']
+    """
+    return _ID.findall(value) if isinstance(value, str) else list_of(value)

@@ -31,7 +31,8 @@ _ENCODED_ID = re.compile(r"[A-Za-z0-9+/]{11}=")
 def calls(record: Recorded) -> Iterator[ImportedCall]:
     """Yield the calls of a trace."""
     info = mapping_of(record.get("info"))
-    metadata = {**mapping_of(info.get("tags")), **mapping_of(info.get("trace_metadata"))}
+    kept = mapping_of(first_filled(info, "trace_metadata", "request_metadata"))  # the latter of MLflow 2
+    metadata = {**mapping_of(info.get("tags")), **kept}
     trace, session = text_of(first_filled(info, "trace_id", "request_id")), text_of(metadata.get(_SESSION))
     for span in map(mapping_of, list_of(mapping_of(record.get("data")).get("spans"))):
         attributes = {name: json_of(value) for name, value in mapping_of(span.get("attributes")).items()}
@@ -42,8 +43,9 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         started_s = time_of(first_filled(span, "start_time_unix_nano", "start_time_ns", "start_time"))
         ended_s = time_of(first_filled(span, "end_time_unix_nano", "end_time_ns", "end_time"))
         parent = first_filled(span, "parent_span_id", "parent_id")
+        own = span.get("span_id") or mapping_of(span.get("context")).get("span_id")
         yield ImportedCall(
-            ids=texts([_span_id(span.get("span_id")), _span_id(parent), trace, session]),
+            ids=texts([_span_id(own), _span_id(parent), trace, session]),
             model=model,
             started_s=started_s,
             prompt=attributes.get("mlflow.spanInputs"),
@@ -54,7 +56,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
             latency_s=seconds_between(started_s, ended_s),
             conversation=session,
             group=text_of(span.get("name")),
-            failed="ERROR" in str(span.get("status")),
+            failed="ERROR" in str(first_filled(span, "status", "status_code")),
         )
 
 
