@@ -12,7 +12,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.cli.output import check_writable, err, out, print_json, progress, reporter, shares, table
+from wiserouter.cli.output import err, out, picture_file, print_json, progress, reporter, shares, table
 from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.outcome import Outcome, outcome_of
@@ -46,7 +46,7 @@ def demo(
 
     Example: wiserouter demo --queries 5000 --budget 2
     """
-    check_writable(plot)
+    plot = picture_file(plot)
     serve = _serve if via == "python" else _adapter(via)
     rng = np.random.default_rng(seed)
     history, live = make_table(_HISTORY, rng), make_table(queries, rng)

@@ -83,6 +83,19 @@ def check_writable(*paths: Path | None) -> None:
             raise InvalidInput(f"{path} needs a folder that can be written to, {path.parent} is none", value=path)
 
 
+def picture_file(path: Path) -> Path:
+    """Return the file of a picture, with .png where its name has no ending; raises as `check_writable` does.
+
+    Examples
+    --------
+    >>> picture_file(Path("curve")).name, picture_file(Path("curve.svg")).name
+    ('curve.png', 'curve.svg')
+    """
+    path = path if path.suffix not in {"", "."} else path.with_name(path.name.rstrip(".") + ".png")
+    check_writable(path)
+    return path
+
+
 def complain(error: BaseException) -> None:
     """Print an error in one line on stderr."""
     text = str(error)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from wiserouter.cli.output import check_writable, out, print_json, shares, table
+from wiserouter.cli.output import out, picture_file, print_json, shares, table
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.plan import Plan
 from wiserouter.pricing.amounts import usd
@@ -28,7 +28,7 @@ def plan(
 
     Example: wiserouter plan support.wise --requests 100000 --budget 50 --plot curve.png
     """
-    check_writable(plot)
+    plot = plot and picture_file(plot)
     router = WiseRouter.load(artifact)
     fitted = router.plan
     if fitted is None:

@@ -14,10 +14,10 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import (
     OUTCOME_COLUMNS,
-    check_writable,
     err,
     out,
     outcome_row,
+    picture_file,
     print_json,
     progress,
     table,
@@ -61,7 +61,7 @@ def replay(
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
-    check_writable(plot)
+    plot = plot and picture_file(plot)
     budgets = _budget_options(budget, budget_per_query)
     options = _ReplayOptions(
         _one_of("limit", limit, ("expected", "hard")),

@@ -12,7 +12,7 @@ import typer
 from wiserouter.cli import simulate_conversations as conversations
 from wiserouter.cli import simulate_fleet as fleet
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import check_writable, out, print_json, progress, table
+from wiserouter.cli.output import out, picture_file, print_json, progress, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import simulation
@@ -105,7 +105,7 @@ def simulate(
     "overspend_usd", "idle_usd", "stranded_usd", "exchanges_per_s", "busy",
     "reply_p50_s", "reply_p99_s", "refused_away", "forgotten_usd"}]}.
     """
-    check_writable(plot)
+    plot = plot and picture_file(plot)
     if environment == fleet.ENVIRONMENT:
         _check_no_study(accounting, horizon, seeds, fraction, methods, plot)
         return fleet.compare_fleets(shards or (1, 16, 64), limit, settings or (), seed=first_seed, as_json=as_json)

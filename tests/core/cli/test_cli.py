@@ -97,6 +97,8 @@ def test_fit_plan_and_replay(log, tmp_path):
     assert all(sum(row["models"].values()) == pytest.approx(1.0) for row in what_if["budgets"])
     assert "reward per extra USD" in wiserouter("plan", artifact, "--plot", tmp_path / "curve.png")
     assert (tmp_path / "curve.png").exists()
+    assert "other.png" in wiserouter("plan", artifact, "--plot", tmp_path / "other").replace("\n", "")
+    assert (tmp_path / "other.png").exists()
 
     run = json.loads(wiserouter("replay", log, "--budget", 0.2, "--router", artifact, "--json"))
     assert (run["queries"], run["budget_usd"]) == (300, 0.2)
