@@ -15,7 +15,7 @@ import typer
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.cli.judged_log import CallToJudge, judged_log
-from wiserouter.cli.output import check_writable, out, print_json
+from wiserouter.cli.output import check_writable, err, out, print_json
 from wiserouter.cli.score_file import ScoreFile
 from wiserouter.errors import InvalidInput
 from wiserouter.judging.judge import Judge, JudgeCounts
@@ -133,20 +133,34 @@ def score_calls(
 
     asked = Judge(ask, replace(settings, share=1.0), keep, payment_of(settings), random.Random(seed))  # noqa: S311
     with scores:
-        for call in calls:
-            while asked.waits() >= settings.max_waiting and not unwritten:
-                time.sleep(0.01)
-            if unwritten:
-                break
-            waiting[str(call.id)] = call
-            decision = Decision(str(call.id), call.model, 0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, settings.source, 0.0)
-            asked.offer(decision, call.prompt, call.answer)
-        while not unwritten and not asked.flush(0.1):
-            continue
+        try:
+            _offer(calls, asked, waiting, unwritten)
+        except KeyboardInterrupt:
+            asked.forget_waiting()
+            err.print("stopping: the judgements under way are paid for and kept; Ctrl-C again gives them up")
+            asked.flush(settings.timeout_s)
+            raise
         asked.close()
         if unwritten:
             raise unwritten[0]
     return asked.counts
+
+
+def _offer(
+    calls: Iterable[CallToJudge], asked: Judge, waiting: dict[str, CallToJudge], unwritten: list[OSError]
+) -> None:
+    """Offer calls to a judge, and wait until each is judged or a score cannot be written."""
+    settings = asked.settings
+    for call in calls:
+        while asked.waits() >= settings.max_waiting and not unwritten:
+            time.sleep(0.01)
+        if unwritten:
+            return
+        waiting[str(call.id)] = call
+        decision = Decision(str(call.id), call.model, 0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, settings.source, 0.0)
+        asked.offer(decision, call.prompt, call.answer)
+    while not unwritten and not asked.flush(0.1):
+        continue
 
 
 def payment_of(settings: JudgeSettings) -> Payment:

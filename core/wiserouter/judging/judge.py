@@ -177,6 +177,11 @@ class Judge:
         """Wait until no call waits; return True if that was in time."""
         return await asyncio.to_thread(self.flush, timeout_s)
 
+    def forget_waiting(self) -> None:
+        """Forget the calls that wait; those that are with the judge are scored."""
+        with self._lock:
+            self._waiting.clear()
+
     def close(self) -> None:
         """Judge no further call: those that wait are forgotten, and those under way are cancelled."""
         with self._lock:

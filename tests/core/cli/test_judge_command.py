@@ -1,8 +1,10 @@
 """`wiserouter judge`: a log of answers in, a score per line out."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -176,10 +178,14 @@ def test_scores_of_rows_whose_prompts_are_messages_are_joined(folder):
 
 def test_scores_by_two_judges_are_joined_to_the_same_rows(folder):
     log = calls(folder, 30)
-    run("--with", "my_judges:strict", "--name", "strict", "-o", "strict.jsonl", "--share", "0.1", log=log)
+    strict = run("--with", "my_judges:strict", "--name", "strict", "-o", "strict.jsonl", "--share", "0.1", log=log)
     run("--with", "my_judges:by_length", log=log)
     joined = RoutingLog.read(log, joined=["strict.jsonl", "scores.jsonl"], columns=LogColumns(reward="score"))
-    assert np.nanmax(joined.table().reward) == 0.25
+    other = np.arange(1, 31) / 100  # by length; the call of 25 characters has 0.25 from either
+    reward = np.nansum(joined.table().reward, axis=1)
+    of_strict = {line["log_row"] for line in lines_of(folder / "strict.jsonl")}
+    assert len(of_strict) == strict["judged"] > 0
+    assert reward == pytest.approx([0.25 if row in of_strict else other[row - 1] for row in range(1, 31)])
     assert not [name for name in joined.columns() if name.startswith("sha256")]
 
 
@@ -216,6 +222,29 @@ def test_a_full_disk_ends_the_run_before_more_is_paid_for(folder):
     assert ended.returncode == 2
     assert "No space left" in ended.stderr.splitlines()[-1]
     assert int(ended.stdout) < 40
+
+
+def test_a_run_that_is_interrupted_keeps_what_it_has_paid_for(folder):
+    (folder / "my_judges.py").write_text(
+        JUDGE + "\ndef slow(p, a):\n    import time\n    open('asked.txt', 'a').write(p + '\\n')\n"
+        "    time.sleep(0.5)\n    return 1.0\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+         "from wiserouter.cli import main; main()",
+         "judge", calls(folder, 40), "--with", "my_judges:slow", "-o", "scores.jsonl"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (folder / "asked.txt").exists() and running.poll() is None:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    told = running.communicate(timeout=30)[1]
+    assert running.returncode == 130
+    asked = (folder / "asked.txt").read_text().splitlines()
+    assert 0 < len(asked) < 40
+    assert len(lines_of(folder / "scores.jsonl")) == len(asked)
+    assert "under way" in told
+    assert "failed" not in told
 
 
 def test_a_judge_that_fails_for_all_calls_is_an_error(folder):
