@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from wiserouter.cli.log_options import ScaleOption
-from wiserouter.cli.output import out, print_json
+from wiserouter.cli.output import check_writable, out, print_json
 from wiserouter.errors import AlreadySettled, InvalidInput, UnknownDecision
 from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.integration.feedback_pull import (
@@ -61,6 +61,7 @@ def pull(
 
     Example: wiserouter feedback pull langfuse --to http://localhost:4000 --score helpful --state pull.json
     """
+    check_writable(state)
     now_s = time.time()
     begin = PullState.read(state, now_s - DEFAULT_SINCE_S if since is None else start_s(since, now_s))
     found, router = platform_of(platform, os.environ, url, project), _router(to, artifact)

@@ -68,6 +68,8 @@ class PullState:
         The values of the latest scores that were handed over, by id.
     latest_s : dict of str to float
         The times of the latest scores that were handed over, by their source and what they are about.
+    platform : str
+        The platform and its project; empty before the first pull.
     """
 
     since_s: float
@@ -75,6 +77,7 @@ class PullState:
     newest_s: float = 0.0
     handed: dict[str, Any] = field(default_factory=dict)
     latest_s: dict[str, float] = field(default_factory=dict)
+    platform: str = ""
 
     @classmethod
     def read(cls, path: Path | None, since_s: float) -> PullState:
@@ -84,7 +87,8 @@ class PullState:
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
             since_s, newest_s = float(kept["since_s"]), float(kept["newest_s"])
-            return cls(since_s, kept["page"], newest_s, dict(kept["handed"]), dict(kept.get("latest_s", {})))
+            handed, latest_s, platform = dict(kept["handed"]), dict(kept.get("latest_s", {})), kept.get("platform", "")
+            return cls(since_s, kept["page"], newest_s, handed, latest_s, platform)
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{path} must hold the state of a pull, got something else: delete it") from error
 
@@ -92,7 +96,8 @@ class PullState:
         """Replace the file as a whole."""
         if path is None:
             return
-        fields = {name: getattr(self, name) for name in ("since_s", "page", "newest_s", "handed", "latest_s")}
+        names = ("since_s", "page", "newest_s", "handed", "latest_s", "platform")
+        fields = {name: getattr(self, name) for name in names}
         beside = path.with_name(f"{path.name}.{os.getpid()}.new")
         beside.write_text(json.dumps(fields), encoding="utf-8")
         beside.replace(path)
@@ -131,8 +136,14 @@ class FeedbackPull:
         Raises
         ------
         HttpRefused, OSError, InvalidInput
-            If the platform, or the receiver of scores, cannot be reached or refuses.
+            If the platform, or the receiver of scores, cannot be reached or refuses, or the state is that of another
+            platform or project.
         """
+        platform = f"{self.platform.name} {self.platform.project}".rstrip()
+        if state.platform not in {"", platform}:
+            rule = f"{self.path} must keep the place of {platform!r}, got that of {state.platform!r}"
+            raise InvalidInput(f"{rule}: choose another file", value=state.platform)
+        state.platform = platform
         counts = PullCounts()
         for found in score_pages(self.platform, state.since_s, state.page, self.fetch):
             for one in found.scores:

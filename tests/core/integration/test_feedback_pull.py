@@ -180,6 +180,35 @@ def test_a_pull_hands_over_each_score_once_and_goes_on_where_it_stopped(tmp_path
     assert PullState.read(path, 0.0).since_s == AT_S - 60.0
 
 
+@pytest.mark.parametrize("other", [("langsmith", ""), ("mlflow", "7")])
+def test_the_state_of_another_platform_is_refused(other, tmp_path):
+    path = tmp_path / "state.json"
+    state = {"since_s": AT_S - 60.0, "page": "v3 next", "newest_s": AT_S, "handed": {}, "platform": "langfuse"}
+    path.write_text(json.dumps(state))
+    platform = platform_of(other[0], KEYS, "http://127.0.0.1:9", other[1])
+    with pytest.raises(InvalidInput, match="got that of 'langfuse': choose another file"):
+        FeedbackPull(platform, lambda *_: True, path=path).run(PullState.read(path, 0.0))
+    assert json.loads(path.read_text()) == state
+
+
+def test_a_pull_leaves_a_state_that_names_its_platform(tmp_path):
+    with serving(langfuse_v3) as server:
+        pull = FeedbackPull(platform_of("langfuse", KEYS, server.url), lambda *_: True, path=tmp_path / "s.json")
+        pull.run(PullState.read(pull.path, AT_S - 60.0))
+    assert PullState.read(pull.path, 0.0).platform == "langfuse"
+
+
+def test_a_state_that_cannot_be_kept_is_refused_before_a_score_is_handed_over(tmp_path, monkeypatch):
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("WISEROUTER_PROXY_KEY", "key")
+    with serving(langfuse_v3) as server:
+        options = ["--to", server.url, "--url", server.url, "--state", str(tmp_path / "none" / "s.json")]
+        ended = CliRunner().invoke(app, ["feedback", "pull", "langfuse", "--since", "2026-11-01", *options])
+    assert "needs a folder that can be written to" in str(ended.exception)
+    assert server.asked == []
+
+
 def test_a_metric_and_a_scale_may_be_named():
     handed = []
     rows = [langfuse_score(0, 4), langfuse_score(1, 9), langfuse_score(2, 1, name="b")]
