@@ -76,8 +76,8 @@ def dense_table(log: RoutingLog) -> tuple[Table, int]:
     batch: LogBatch = log.totals() if log.layout.places.get("query_id") == (CONVERSATION,) else log.table()
     if not batch.complete.any():
         raise LogError(
-            "replay needs queries that every model answered, got none: name fewer models, or say by a column query_id "
-            "which rows are of one query",
+            "replay needs queries with a score and a cost of every model, got none: name fewer models, or say by a "
+            "column query_id which rows are of one query",
             file=log.path,
         )
     kept = np.flatnonzero(batch.complete)

@@ -107,7 +107,7 @@ def test_incomplete_queries_are_left_out_and_counted():
     reward = np.array([[0.5, np.nan], [0.5, 0.5]])
     table, dropped = dense_table(RoutingLog.from_arrays(["a", "b"], reward, np.ones((2, 2)), ("m", "n")))
     assert (table.prompts, dropped) == (["b"], 1)
-    with pytest.raises(LogError, match="every model answered"):
+    with pytest.raises(LogError, match="a score and a cost of every model, got none"):
         dense_table(RoutingLog.from_arrays(["a"], reward[:1], np.ones((1, 2)), ("m", "n")))
 
 

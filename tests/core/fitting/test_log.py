@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
 from wiserouter import RoutingLog
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
+from wiserouter.fitting.log.files import reading
 from wiserouter.fitting.log.query_keys import query_keys
 
 FORMATS = ("parquet", "csv", "jsonl")
@@ -232,6 +233,12 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
         RoutingLog.read(tmp_path / name).table()
     assert error.value.file == tmp_path / name
     assert error.value.__cause__ is not None
+
+
+def test_a_file_without_permission_is_not_called_damaged(tmp_path):
+    path = tmp_path / "log.csv"
+    with pytest.raises(LogError, match=r"^[^ ]*log.csv: the file cannot be read: .*Permission denied"), reading(path):
+        raise PermissionError(13, "Permission denied", str(path))
 
 
 def test_files_that_are_none(tmp_path):

@@ -160,7 +160,8 @@ def reading(path: Path | None) -> Iterator[None]:
         if isinstance(error, FileNotFoundError):
             raise
         first = str(error).split("\n", maxsplit=1)[0][:_SHOWN_CHARS]
-        raise LogError(f"the file is damaged or malformed: {first}", file=path) from error
+        rule = "the file cannot be read" if isinstance(error, PermissionError) else "the file is damaged or malformed"
+        raise LogError(f"{rule}: {first}", file=path) from error
 
 
 def _shared_key(frame: pl.LazyFrame, path: Path, others: Sequence[str], file: Path) -> str:
