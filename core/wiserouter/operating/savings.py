@@ -139,7 +139,7 @@ class _Compared:
         """Return the shares of always the best and always the cheapest model."""
         if not always:
             return {}
-        return {"best": max(always, key=self._rank), "cheapest": min(always, key=self._cost_usd)}
+        return {"best": max(always, key=self._rank), "cheapest": min(always, key=self._cheapness)}
 
     def actual(self) -> ActualCalls:
         """Return the calls as they were charged."""
@@ -180,12 +180,18 @@ class _Compared:
         used = shares > 0.0
         return float(self._always_usd[used] @ shares[used])
 
+    def _cheapness(self, shares: FloatArray) -> tuple[float, float]:
+        """Return the order of models by cost: that of the calls, then their list price, as where no call compares."""
+        return self._cost_usd(shares), self._listed(shares)
+
+    def _listed(self, shares: FloatArray) -> float:
+        price = self._figures.prices[int(shares.argmax())]
+        return 0.0 if price is None else price.input + price.output
+
     def _rank(self, shares: FloatArray) -> tuple[bool, float, float]:
         """Return the order of models by quality: those with scores first, then by their list price."""
         quality = self._scores.mean_of(np.outer(self._contexts, shares))
-        price = self._figures.prices[int(shares.argmax())]
-        listed = 0.0 if price is None else price.input + price.output
-        return quality is not None, 0.0 if quality is None else quality.mean, listed
+        return quality is not None, 0.0 if quality is None else quality.mean, self._listed(shares)
 
 
 def _weighted(daily_usd: FloatArray, shares: FloatArray) -> FloatArray:

@@ -60,6 +60,14 @@ def test_a_workload_with_cached_tokens_by_hand():
     assert (large.length_calls, small.length_calls, mixed.length_calls) == (1, 3, 4)
 
 
+def test_where_no_call_compares_the_cheapest_model_is_that_of_the_lowest_price():
+    router = routed((LARGE, SMALL), contexts=1)
+    called(router, "large", cost=0.01)  # without tokens
+    found = savings(router, "1d")
+    assert (found.coverage.compared_calls, found.coverage.without_tokens) == (0, 1)
+    assert found.against["cheapest"].models == {"small": 1.0}
+
+
 CALLS = st.lists(
     st.tuples(
         st.sampled_from(["small", "large"]),
