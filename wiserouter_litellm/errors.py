@@ -200,10 +200,10 @@ def bad_value(group: str, error: InvalidInput) -> BadRequestError:
 
 
 def uncountable(group: str) -> BadRequestError:
-    """Return the error for a kind of call whose cost cannot be bounded: an embedding, an image, audio, a file."""
+    """Return the error for a kind of call whose cost cannot be bounded: an embedding, a file, a compaction."""
     return BadRequestError(
-        f"group {group!r}: only calls with text can be bounded, and the budget is hard: send embeddings, images, audio "
-        f"and files to a group without a hard budget",
+        f"group {group!r}: only calls with text can be bounded, and the budget is hard: send embeddings, images, "
+        f"audio, files and compactions to a group without a hard budget",
         model=group,
         llm_provider="wiserouter",
     )

@@ -22,6 +22,7 @@ from wiserouter_litellm.arms import ARM_KEY
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import is_understated, read_answer
 from wiserouter_litellm.call_times import times_of
+from wiserouter_litellm.compactions import refuse_compaction
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
 from wiserouter_litellm.deployments import DeploymentInfo
@@ -35,7 +36,7 @@ from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrout
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.sessions import end_session, rate_session
 from wiserouter_litellm.signals import read_answer_signals
-from wiserouter_litellm.single_send import SENDS_ONCE, send_once
+from wiserouter_litellm.single_send import send_once
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
@@ -140,8 +141,8 @@ class Recorder(CustomLogger):
         """Do what `confirm` does, off the event loop where the store is waited for."""
         attempt = self._attempt_of(model_info)
         hard = attempt is not None and attempt.worst_usd is not None
-        if SENDS_ONCE.get() is not hard:
-            send_once(hard)
+        send_once(hard)
+        refuse_compaction(attempt, kwargs)
         if attempt is None or attempt.sent:
             return
         if self._moved_to(attempt, model_info) is not None:

@@ -23,6 +23,8 @@ _AGAIN = "single_connection_post_request"
 
 def send_once(once: bool) -> None:
     """Determine for the attempt that the current task makes whether its request is sent once only."""
+    if SENDS_ONCE.get() is once:
+        return
     if once:
         _install()
     SENDS_ONCE.set(once)
