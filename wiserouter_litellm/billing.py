@@ -20,6 +20,7 @@ from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
 from wiserouter_litellm.request import request_of
+from wiserouter_litellm.unfinished_streams import is_unfinished
 
 
 def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill | None:
@@ -74,16 +75,16 @@ def read_answer(
 ) -> tuple[Bill | None, bool]:
     """Return the bill of a call, and True if the event has only the part of its answer that was delivered.
 
-    Under a hard limit, tokens that LiteLLM has counted itself are estimated. A `replayed` answer is one of LiteLLM's
-    cache, although the event may not say so where the client left. The other parameters and errors are those
-    of `bill_of`.
+    Under a hard limit, tokens that LiteLLM has counted itself are estimated, and a stream that its provider has not
+    finished is a part. A `replayed` answer is one of LiteLLM's cache, although the event may not say so where the
+    client left. The other parameters and errors are those of `bill_of`.
     """
     bill = Bill(0.0, model=info.model, learn=False) if replayed else bill_of(kwargs, response, info)
     if bill is not None and not bill.learn:  # of LiteLLM's cache: nothing was billed, also where the client left
         return bill, False
     if bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
         bill = bill._replace(estimated=True)
-    return bill, _is_part(kwargs)
+    return bill, _is_part(kwargs) or (hard and is_unfinished(kwargs))
 
 
 def _is_part(kwargs: Mapping[str, Any]) -> bool:

@@ -37,6 +37,7 @@ from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, name
 from wiserouter_litellm.sessions import end_session, rate_session
 from wiserouter_litellm.signals import read_answer_signals
 from wiserouter_litellm.single_send import send_once
+from wiserouter_litellm.unfinished_streams import note_unfinished_streams
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
@@ -68,6 +69,7 @@ class Recorder(CustomLogger):
         self.attempts = OpenAttempts(self._end)
         self._unrouted_ids, self.unpaid = RecentIds(), UnpaidCosts()
         self._ending: set[asyncio.Task[None]] = set()
+        note_unfinished_streams()
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Note that an attempt is sent, to the deployment that LiteLLM's later filters left.
