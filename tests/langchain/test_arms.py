@@ -20,7 +20,8 @@ class Thinker(StubChat):
     def _answer(self, messages, **kw) -> AIMessage:
         answer, effort = super()._answer(messages, **kw), kw.get("reasoning_effort")
         n_out = min(WORDS[effort], kw.get("max_tokens") or self.max_tokens or 10**9)
-        usage = {**answer.usage_metadata, "output_tokens": n_out}
+        counts = answer.usage_metadata
+        usage = {**counts, "output_tokens": n_out, "total_tokens": counts["input_tokens"] + n_out}
         return answer.model_copy(update={"content": str(effort), "usage_metadata": usage})
 
 
