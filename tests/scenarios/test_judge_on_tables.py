@@ -9,6 +9,7 @@ used before; with -s the test prints the figures of docs/judge.md.
 
 import os
 import random
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -87,13 +88,23 @@ def served(name: str, split: EncodedSplit, rate_usd: float, feedback: Feedback) 
     return JudgedRun(float(quality[len(train) :].mean()), warned_after)
 
 
-def figures_of(name, feedback, n_seeds=None):
-    """Return quality and warnings, of shape (seeds, budgets), and print their means."""
+@cache
+def split_of(name: str, seed: int) -> EncodedSplit:
+    return encoded_split(read(name), seed)
+
+
+@cache  # what no feedback gives is compared by several tests
+def runs_of(name: str, seed: int, feedback: Feedback) -> list[JudgedRun]:
+    """Return the runs of one seed, by budget."""
     cost = read(name).cost_usd.mean(axis=0)
     rates = [cost.min() + share * (cost.max() - cost.min()) for share in SHARES]
+    return [served(name, split_of(name, seed), rate, feedback) for rate in rates]
+
+
+def figures_of(name, feedback, n_seeds=None):
+    """Return quality and warnings, of shape (seeds, budgets), and print their means."""
     seeds = range(4_000, 4_000 + (n_seeds or SEEDS[name]) * int(os.environ.get("WISEROUTER_SEEDS", "1")))
-    splits = (encoded_split(read(name), seed) for seed in seeds)
-    runs = np.array([[served(name, split, rate, feedback) for rate in rates] for split in splits])
+    runs = np.array([runs_of(name, seed, feedback) for seed in seeds])
     quality, warned = np.moveaxis(runs, -1, 0)
     error = quality.std(axis=0, ddof=1) / np.sqrt(len(quality))
     told = " ".join(f"{mean:.3f} ({se:.3f})" for mean, se in zip(quality.mean(axis=0), error, strict=True))
