@@ -50,7 +50,7 @@ def check_notes(place):
 
 def check_odd_names(place):
     """Names that could be taken for something else."""
-    names = ["a:b", "{w}", "call:a", "é", "a b", "x" * 1000, '"', "0", "null"]
+    names = ["a:b", "{w}", "call:a", "é", "a b", "x" * 1000, '"', "0", "null", "\ud83d"]
     engine = place.open()
     for name in names:
         events = [Open(name, 0, name, (window(name),)), reserve(name, name), Alias(f"{name} too", name)]
@@ -58,3 +58,6 @@ def check_odd_names(place):
         assert apply(engine, Find(f"{name} too"))[0][:2] == (name, f"record of {name}")
         assert apply(engine, charge(name, 0.5, name), Score(name, "human", "0.5", name)) == ["in flight", {}]
         assert counters(engine, scope=name) == CHARGED
+        learned = Learn(name, "one", 1, {name: 0.5})
+        read = engine.exchange([learned, Note(name, name)], ReadRequest(None, [name], [name]))
+        assert (read.accounts[name].terms, read.sums, read.notes) == (name, {name: {name: 0.5}}, {name: name})

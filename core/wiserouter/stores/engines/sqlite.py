@@ -24,6 +24,7 @@ from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
 from wiserouter.stores.engines.sqlite_file import OpenFile, Replaced, Superseded
 from wiserouter.stores.engines.sqlite_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
+from wiserouter.stores.engines.sqlite_texts import TextCursor
 from wiserouter.stores.engines.sqlite_transaction import Transaction
 from wiserouter.stores.ids import WorkerIdentity
 
@@ -137,7 +138,7 @@ class SQLiteEngine:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        cursor = self._connected().cursor()
+        cursor = self._connected().cursor(TextCursor)
         try:
             self._begin(cursor)
             yield cursor

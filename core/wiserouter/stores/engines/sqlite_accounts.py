@@ -13,6 +13,7 @@ from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.counts import NOWHERE, counters, lease_counts
 from wiserouter.stores.engines.events import Amend, Open, Renew, Restore
 from wiserouter.stores.engines.sqlite_schema import LEFT_USD, OPEN_ACCOUNT, READ_ACCOUNT
+from wiserouter.stores.engines.sqlite_texts import text_of
 from wiserouter.stores.engines.sqlite_windows import WindowTables
 
 
@@ -26,11 +27,12 @@ class AccountTables(WindowTables):
         row = self._one(READ_ACCOUNT, scope)
         if row is None:
             return None
-        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]), *row[3:])
+        windows = tuple([self._window(window) for window in json.loads(row[2])])
+        return AccountState(row[0], text_of(row[1]), windows, *row[3:])
 
     def scopes(self) -> list[str]:
         """Return the scopes that have an account."""
-        return [scope for (scope,) in self._all("SELECT scope FROM accounts")]
+        return [text_of(scope) for (scope,) in self._all("SELECT scope FROM accounts")]
 
     def _open(self, event: Open) -> int:
         row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
@@ -96,11 +98,11 @@ class AccountTables(WindowTables):
         token = json.dumps(["Change", event.token])
         found = self._one("SELECT result FROM tokens WHERE token = ?", token) if event.token else None
         if found is not None:
-            return str(found[0])
+            return text_of(found[0])
         row = self._one("SELECT terms, windows FROM accounts WHERE scope = ?", event.scope)
         if row is None:
             return "unknown"
-        if row[0] != event.former or event.window not in json.loads(row[1]):
+        if text_of(row[0]) != event.former or event.window not in json.loads(row[1]):
             return "other"
         refused = self._refused(event)
         if refused is not None:

@@ -19,6 +19,7 @@ from wiserouter.stores.engines.events import (
     WindowOpening,
 )
 from wiserouter.stores.engines.sqlite_accounts import AccountTables
+from wiserouter.stores.engines.sqlite_texts import text_of
 
 MAX_FORGOTTEN_PER_TRANSACTION = 100
 """The most rows of each kind that one transaction presumes, returns or deletes."""
@@ -55,7 +56,7 @@ class RunTables(AccountTables):
 
     def _find_conversation(self, event: FindConversation) -> str | None:
         row = self._one("SELECT text FROM conversations WHERE key = ? AND until_s > ?", event.key, self._now_s)
-        return None if row is None else str(row[0])
+        return None if row is None else text_of(row[0])
 
     def _keep_conversation(self, event: KeepConversation) -> str:
         former = "SELECT key, scopes, committed_usd, version, until_s, token FROM conversations WHERE key = ?"
@@ -109,7 +110,7 @@ class RunTables(AccountTables):
         row = self._one("SELECT id, until_s FROM windows WHERE cap = ?", cap.key)
         if row is not None and (row[1] is None or row[1] > self._now_s):
             self._do("UPDATE windows SET ttl_s = ? WHERE id = ?", cap.ttl_s, row[0])
-            return str(row[0])
+            return text_of(row[0])
         if row is not None:
             self._forget_caps([row[:1]])
         window = f"cap|{cap.key}|{decision_id}"  # another one each time that it is opened: late bills reach their own

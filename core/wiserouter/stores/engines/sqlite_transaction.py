@@ -32,6 +32,7 @@ from wiserouter.stores.engines.events import (
 )
 from wiserouter.stores.engines.sqlite_runs import MAX_FORGOTTEN_PER_TRANSACTION, RunTables
 from wiserouter.stores.engines.sqlite_schema import CALL_COLUMNS, IS_ANYTHING_DUE
+from wiserouter.stores.engines.sqlite_texts import text_of
 from wiserouter.stores.transitions import FINAL, Outcome
 
 DAY_S = 86_400.0
@@ -83,12 +84,13 @@ class Transaction(RunTables):
 
     def sums(self, name: str) -> dict[str, float]:
         """Return shared sums."""
-        return dict(self._all("SELECT cell, total FROM sums WHERE sums = ?", name))
+        rows = self._all("SELECT cell, total FROM sums WHERE sums = ?", name)
+        return {text_of(cell): total for cell, total in rows}
 
     def note(self, name: str) -> str | None:
         """Return the text kept under a name."""
         row = self._one("SELECT note FROM notes WHERE name = ?", name)
-        return None if row is None else row[0]
+        return None if row is None else text_of(row[0])
 
     def _reserve(self, event: Reserve) -> str:
         if self._one("SELECT 1 FROM decisions WHERE id = ?", event.id) is not None:
@@ -207,8 +209,9 @@ class Transaction(RunTables):
         row = self._one(ask, event.id, event.id)
         if row is None:
             return None
-        *figures, reward, scores, windows = row
-        return Found._make([*figures, _scores(reward, scores), tuple(json.loads(windows))])
+        id_, record, *figures, reward, scores, windows = row
+        kept = _scores(reward, scores), tuple(json.loads(windows))
+        return Found._make([text_of(id_), text_of(record), *figures, *kept])
 
     def _alias(self, event: Alias) -> str:
         forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s
