@@ -3,17 +3,20 @@
 import base64
 import json
 import threading
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
-from support.recorded_platform import KEYS, serving
+from support.recorded_platform import KEYS, Recorded, serving
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log.scores import Scale
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
 from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
+from wiserouter.integration.batches.openai_service import OpenAIService
 from wiserouter.integration.feedback_pull import FeedbackPull, PullState, feedback_puller, rate_at_proxy
 
 AT = "2026-11-01T12:00:00.000Z"
@@ -155,6 +158,42 @@ def test_a_request_is_sent_again_unless_it_is_refused_for_good():
     assert len(server.asked) == 1
     with pytest.raises(InvalidInput, match="http://"):
         request_json("file:///etc/passwd")
+
+
+@contextmanager
+def moved(place):
+    """Serve an address that sends each request to another one."""
+
+    class Moved(Recorded):
+        def end_headers(self):
+            self.send_header("location", place)
+            super().end_headers()
+
+    with serving(lambda *_: (302, {})) as server:
+        server.RequestHandlerClass = Moved
+        yield server
+
+
+def test_a_key_does_not_go_along_to_another_server(tmp_path):
+    keys = {"authorization": "Bearer sk-secret"}
+    with serving(lambda *_: (200, {"a": 1})) as other, moved(f"{other.url}/elsewhere?token=t") as server:
+        service = OpenAIService(server.url, "sk-secret")
+        assert request_json(server.url, headers=keys) == {"a": 1}
+        service.download("file-1", tmp_path / "results.jsonl")
+        assert [headers for *_, headers in other.asked if "sk-secret" in str(headers)] == []
+        rate = partial(request_json, server.url, headers=keys, body={})
+        create = partial(service.create, "f", tmp_path, "m", "")
+        for post in (rate, create):
+            with pytest.raises(HttpRefused, match=f"answered 302: it moved to {other.url}: give that address"):
+                post()
+        assert [path for path, *_ in other.asked] == ["/elsewhere"] * 2
+
+
+def test_a_key_goes_along_within_one_server():
+    with moved("/new") as server:
+        server.reply = lambda path, *_: (302 if path == "/old" else 200, {"a": 1})
+        assert request_json(f"{server.url}/old", headers={"authorization": "Bearer sk"}) == {"a": 1}
+        assert [headers["Authorization"] for *_, headers in server.asked] == ["Bearer sk"] * 2
 
 
 def test_a_pull_hands_over_each_score_once_and_goes_on_where_it_stopped(tmp_path):

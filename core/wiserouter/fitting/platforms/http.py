@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from wiserouter.errors import InvalidInput, WiseRouterError
+from wiserouter.fitting.platforms.redirections import opened
 
 TIMEOUT_S = 30.0
 ATTEMPTS = 5
@@ -34,6 +35,17 @@ class HttpRefused(WiseRouterError):
     def __init__(self, status: int, url: str, body: str) -> None:
         super().__init__(f"{urlsplit(url).netloc}{urlsplit(url).path} answered {status}: {body:.200}")
         self.status = status
+
+
+def refusal_of(error: HTTPError, url: str) -> HttpRefused:
+    """Return the error of a request that was refused, with what the platform said; of a redirection, where it leads."""
+    with error:
+        place = urlsplit(error.headers.get("location") or "")
+        if 300 <= error.code < 400 and place.netloc:
+            said = f"it moved to {place.scheme}://{place.netloc.rpartition('@')[2]}: give that address"
+        else:
+            said = error.read(2_000).decode("utf-8", "replace")
+    return HttpRefused(error.code, url, said)
 
 
 def request_json(
@@ -85,11 +97,10 @@ def request_json(
 
 def _sent(request: Request, url: str) -> Any:
     try:
-        with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
+        with opened(request, TIMEOUT_S) as answer:
             text = answer.read(MAX_BYTES)
     except HTTPError as error:
-        with error:
-            raise HttpRefused(error.code, url, error.read(2_000).decode("utf-8", "replace")) from None
+        raise refusal_of(error, url) from None
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

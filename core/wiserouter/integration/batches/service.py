@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting.platforms.http import HttpRefused, request_json
+from wiserouter.fitting.platforms.http import refusal_of, request_json
+from wiserouter.fitting.platforms.redirections import opened
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_S = 600.0
@@ -87,10 +88,9 @@ class HttpService:
     ) -> Any:
         request = Request(url, data=data, headers={**self._headers, **(headers or {})})  # noqa: S310 - checked above
         try:
-            return urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310 - the scheme is checked
+            return opened(request, _TIMEOUT_S)
         except HTTPError as error:
-            with error:
-                raise HttpRefused(error.code, request.full_url, error.read(2_000).decode("utf-8", "replace")) from None
+            raise refusal_of(error, request.full_url) from None
 
 
 def _parts(head: bytes, path: Path, tail: bytes) -> Iterator[bytes]:
