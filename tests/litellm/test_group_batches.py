@@ -414,6 +414,13 @@ def test_an_empty_file_is_no_batch(tmp_path):
         list(read_lines(path))
 
 
+def test_files_and_batches_are_their_owners_alone(tmp_path, service):
+    setting = Setting(tmp_path / "kept", service, Budget(10.0, 1_000))
+    setting.create(rows(n=2))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "kept").iterdir()}
+    assert modes == {"files": 0o700, "batches": 0o700}
+
+
 def test_old_files_and_batches_are_deleted(tmp_path, service, monkeypatch):
     setting = Setting(tmp_path, service, Budget(10.0, 1_000))
     batch = setting.end(setting.create(rows(n=2)))

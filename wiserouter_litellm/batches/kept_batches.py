@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from wiserouter.integration.batches.provider_batch import ENDED
-from wiserouter_litellm.batches.kept_files import UnknownBatch, write_whole
+from wiserouter_litellm.batches.kept_files import UnknownBatch, make_private, write_whole
 
 BATCH_ID = re.compile(r"batch_wise_[0-9a-f]{32}")
 """The ids of batches, by which a request for one is told from those that LiteLLM answers."""
@@ -178,7 +178,7 @@ class KeptBatches:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
 
     def path(self, id_: str) -> Path:
         """Return the folder of a batch."""

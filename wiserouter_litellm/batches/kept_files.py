@@ -69,7 +69,7 @@ class KeptFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
 
     def add(self, source: BinaryIO, owner: str, filename: str, purpose: str = "batch") -> KeptFile:
         """Keep a copy of a file; its description is written last, so that a file is there whole or not at all."""
@@ -113,6 +113,11 @@ class KeptFiles:
 
     def _described(self, id_: str) -> Path:
         return self._folder / f"{id_}.json"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can read, if it is missing: it holds the prompts and answers of callers."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def write_whole(path: Path, text: str) -> None:
