@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from wiserouter.errors import InvalidInput
 from wiserouter.stores.base import Store
@@ -83,11 +83,11 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
     """
     scheme = url.partition("://")[0]
     if scheme not in {"sqlite", *REDIS}:
-        given, path = _public(url).removeprefix("://"), url.partition("?")[0]
+        given, path = _public(url) if "://" in url else url.rpartition("@")[2], url.partition("?")[0]
         remedy = "" if "://" in url or "@" in url else f": for that file say sqlite:///{path}"
         raise InvalidInput(
             f"store must be a URL that starts with memory://, sqlite:// or redis://, got {given!r}{remedy}",
-            value=scheme,
+            value=given.partition("://")[0],
         )
     kind = "sqlite" if scheme == "sqlite" else "redis"
     plain, settings, engine_settings, rest = _split(url, kind)
@@ -132,5 +132,7 @@ def _number(name: str, value: str) -> float:
 
 def _public(url: str) -> str:
     """Return a URL without user, password and settings."""
-    parts = urlsplit(url.partition("?")[0])
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    scheme, _, place = url.partition("://")
+    if scheme != "sqlite":
+        place = place.rpartition("@")[2]  # before all else: a password that is not encoded may hold any sign
+    return f"{scheme}://{place.partition('?')[0]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from threading import Lock
@@ -203,6 +203,8 @@ def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]
         "retry": Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,)),
         "retry_on_error": [redis.exceptions.ConnectionError],  # read by redis-py 5
     }
+    if client is redis.Redis:
+        _check_settings(plain, options)
     return lambda: client.from_url(plain, **options)
 
 
@@ -222,6 +224,18 @@ def _check_url(scheme: str, url: str) -> None:
         )
     if options.get("decode_responses"):
         raise InvalidInput("the URL of a store must leave decode_responses out, got True", value=True)
+
+
+def _check_settings(url: str, options: Mapping[str, Any]) -> None:
+    """Refuse a setting of a URL that redis-py does not know, before a thread meets it; nothing is contacted."""
+    import redis
+
+    pool = redis.ConnectionPool.from_url(url, **options)
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:
+        name = f"{error}".rpartition(" ")[2].strip("'")
+        raise InvalidInput(f"a setting of a store must be known here or to redis-py, got {name!r}") from error
 
 
 def _plain(event: Event) -> dict[str, Any]:
