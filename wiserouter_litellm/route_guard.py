@@ -119,7 +119,9 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             try:
-                return await answer(handler, request)
+                response = await answer(handler, request)
+                response.headers["cache-control"] = "no-store"  # a key may be in a header that caches do not know
+                return response
             except ModuleNotFoundError as error:
                 if error.name is None or error.name.partition(".")[0] != "prisma":
                     raise

@@ -133,3 +133,10 @@ async def test_a_refused_key_is_no_fault_where_the_proxy_has_no_database(client,
     else:
         with pytest.raises(ModuleNotFoundError):
             await rate(client)
+
+
+async def test_no_cache_keeps_what_a_key_was_answered(client, recorder):
+    recorder.let_go.set()
+    rated, page = await rate(client), await client.get("/wiserouter/")
+    assert (rated.status_code, rated.headers["cache-control"]) == (200, "no-store")
+    assert (page.status_code, page.headers["cache-control"]) == (200, "no-cache")  # the page's files hold no figure
