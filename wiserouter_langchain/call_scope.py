@@ -34,6 +34,7 @@ from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.dropped_streams import end_generator
+from wiserouter_langchain.operations import sent_arguments
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
 from wiserouter_langchain.run_at_work import within_run
@@ -90,7 +91,7 @@ class _Scope:
         self, llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
     ) -> None:
         self._llm, self._environment = llm, within_run(llm._environment)
-        self._config, self._kwargs = ensure_config(config), kwargs
+        self._config, self._kwargs = ensure_config(config), sent_arguments(kwargs)
         self._forced = forced_model(self._config)
         self._messages = llm._convert_input(input).to_messages()
         self._ends_with_stream = False

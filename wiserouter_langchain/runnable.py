@@ -31,7 +31,7 @@ from wiserouter_langchain.event_streams import astream_events_v3, stream_events_
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
 from wiserouter_langchain.judge import start_judge
 from wiserouter_langchain.model_streams import aclosed_at_end, closed_at_end
-from wiserouter_langchain.operations import OPERATIONS
+from wiserouter_langchain.operations import OPERATIONS, ShownTools
 from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
 from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members, start_tracing
@@ -383,8 +383,8 @@ class RunnableWiseRouter(PooledChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return the router with tools, which the chosen model binds in its own format."""
         choice = {} if tool_choice is None else {"tool_choice": tool_choice}
-        operation = ("bind_tools", (list(tools),), {**kwargs, **choice})
-        return self.bind(**{OPERATIONS: (operation,)})
+        operation = ("bind_tools", (listed := list(tools),), {**kwargs, **choice})
+        return self.bind(tools=ShownTools(listed), **{OPERATIONS: (operation,)})
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any

@@ -79,6 +79,28 @@ def test_the_prebuilt_react_agent():
     assert llm.core.status().in_flight == 0
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_prebuilt_react_agent_keeps_tools_that_were_bound_with_their_settings():
+    from langgraph.prebuilt import create_react_agent
+
+    heard = []
+
+    class Hears(StubChat):
+        def _answer(self, messages, **kw):
+            heard.append((len(kw["tools"]), kw.get("parallel_tool_calls")))
+            return super()._answer(messages, **kw)
+
+    llm = routed(models={name: Hears(model=f"stub-{name}") for name in ("small", "large")})
+    bound = llm.bind_tools([weather], parallel_tool_calls=False)
+    out = create_react_agent(bound, [weather]).invoke(ASK)
+    assert [message.type for message in out["messages"]] == ["human", "ai", "tool", "ai"]
+    assert heard == [(1, False), (1, False)]
+    with pytest.raises(ValueError, match="must match"):
+        create_react_agent(bound, [weather, stocks])
+    assert bound.bind(tools=[]).invoke("hello").text
+    assert heard[-1] == (0, False)
+
+
 def test_the_router_in_other_middleware():
     llm = routed()
     chooser = LLMToolSelectorMiddleware(model=llm, max_tools=1)
