@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Self
 from langchain_core.callbacks import (
     AsyncCallbackManager,
     AsyncCallbackManagerForChainRun,
+    BaseCallbackManager,
     CallbackManager,
     CallbackManagerForChainRun,
 )
@@ -107,17 +108,16 @@ class _Scope:
         self._conversation: CallConversation | None = None
 
     def _manager(self, kind: Any) -> Any:
-        """Return the callback manager of the chain run."""
+        """Return the callback manager of the chain run; what is set on the router also holds for the model's run."""
         llm, config = self._llm, self._config
-        return kind.configure(
-            config.get("callbacks"),
-            llm.callbacks,
-            llm.verbose,
-            config.get("tags"),
-            llm.tags,
-            config.get("metadata"),
-            llm.metadata,
-        )
+        metadata = config.get("metadata")
+        manager = kind.configure(config.get("callbacks"), None, llm.verbose, config.get("tags"), None, metadata)
+        own = llm.callbacks
+        for handler in own.handlers if isinstance(own, BaseCallbackManager) else own or ():
+            manager.add_handler(handler)
+        manager.add_tags(llm.tags or [])
+        manager.add_metadata(llm.metadata or {})
+        return manager
 
     def _run_names(self) -> dict[str, Any]:
         return {

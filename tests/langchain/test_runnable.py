@@ -145,6 +145,23 @@ def test_the_models_own_callbacks_and_disable_streaming_are_honoured():
     assert seen == [1]
 
 
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "stream", "astream"])
+def test_tags_metadata_and_callbacks_of_the_router_hold_for_the_run_of_its_model(door):
+    heard = []
+
+    class Watch(BaseCallbackHandler):
+        def on_chat_model_start(self, serialized, messages, *, tags=None, metadata=None, **kwargs):
+            heard.append((sorted(tags), metadata["team"]))
+
+        def on_llm_end(self, response, **kwargs):
+            heard.append("end")
+
+    watch = Watch()
+    llm = routed(tags=["nostream"], metadata={"team": "a"}, callbacks=[watch])
+    DOORS[door](llm, "hello", {"tags": ["asked"], "callbacks": [watch]})
+    assert heard == [(["asked", "nostream"], "a"), "end"]
+
+
 @pytest.mark.parametrize("prefer", ["small", "large"])
 @pytest.mark.parametrize("door", ["invoke", "stream"])
 def test_models_with_different_tool_formats(prefer, door):
