@@ -174,7 +174,7 @@ class RoutedCall:
             metadata = {**output.response_metadata, RECORD: dict(self.record)}
             return output.model_copy(update={"response_metadata": metadata})
         if isinstance(output, dict) and isinstance(output.get("raw"), BaseMessage):
-            return {**output, "raw": self.with_record(output["raw"])}
+            return type(output)({**output, "raw": self.with_record(output["raw"])})  # the chunks of a stream add up
         return output
 
     def streamed(self) -> Any:

@@ -31,6 +31,10 @@ class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):
         """The keys that `config["configurable"]` may hold."""
         return self.router.config_specs
 
+    def get_input_schema(self, config: RunnableConfig | None = None) -> Any:
+        """Return the schema of the router's input, by which a server reads messages as what they are."""
+        return self.router.get_input_schema(config)
+
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the parsed answer."""
         return self.router.invoke(input, config, **{OPERATIONS: self._operations, **kwargs})

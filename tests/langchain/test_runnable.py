@@ -192,6 +192,20 @@ def test_structured_output_is_the_models_own_and_is_charged(raw, way):
     assert llm.core.status().spent_usd > 0
 
 
+def test_the_chunks_of_a_structured_answer_are_those_that_add_up():
+    first, *others = routed().with_structured_output(City, include_raw=True).stream("a city like 'Rome'")
+    for chunk in others:
+        first = first.__add__(chunk)
+    assert first["parsed"] == City(city="Rome")
+    assert first["raw"].response_metadata["wise_router"]["model"] == "large"
+
+
+def test_a_structured_router_reads_messages_as_what_they_are():
+    schema = routed().with_structured_output(City).get_input_schema()
+    (message,) = schema.model_validate([{"type": "human", "content": "hi"}]).root
+    assert message == HumanMessage("hi")
+
+
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("way", DOORS)
 def test_arguments_of_a_structured_call_reach_the_model(raw, way):
