@@ -224,6 +224,8 @@ class _Scope:
     def _settle(self, call: RoutedCall) -> None:
         """Settle a call, and let other workers find it."""
         model = call.decision.model
+        if self._raised is not None:
+            call.observer.take_back_start(self._raised)
         try:
             remark, error = call.settle()
             if error is not None:

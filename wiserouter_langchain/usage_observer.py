@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGeneration, LLMResult
+
+_START = "on_chat_model_start"
+"""The method in which LangChain tells callbacks of a run, before its request is sent."""
 
 
 class ModelRun(NamedTuple):
@@ -97,6 +101,12 @@ class UsageObserver(BaseCallbackHandler):
         whole = message if isinstance(message, BaseMessage) and not isinstance(message, BaseMessageChunk) else None
         self.started = 1
         self.runs.append(ModelRun(whole, took_s=self.now_s() - self._made_s))
+
+    def take_back_start(self, error: BaseException) -> None:
+        """Take back a run whose start another callback has refused with an error: its request was never sent."""
+        frames = traceback.walk_tb(error.__traceback__)
+        if self.started > len(self.runs) and any(frame.f_code.co_name == _START for frame, _ in frames):
+            self.started -= 1
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Report the run."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 import httpx
 import openai
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableLambda
@@ -155,6 +156,22 @@ def test_what_was_refused_is_released(door, name):
     llm = hard(pool(Raising, error=UNBILLED[name]))
     with pytest.raises(type(UNBILLED[name])):
         DOORS[door](llm, "hello")
+    status = llm.core.status()
+    assert (status.presumed, status.released, status.spent_usd, status.in_flight) == (0, 1, 0.0, 0)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "stream", "astream"])
+def test_a_call_that_a_callback_refuses_at_its_start_costs_nothing(door, is_own):
+    class Guard(BaseCallbackHandler):
+        raise_error = True
+
+        def on_chat_model_start(self, serialized, messages, **kwargs):
+            raise ValueError("blocked")
+
+    llm = hard(pool(StubChat, callbacks=[Guard()] if is_own else None))
+    with pytest.raises(ValueError, match="blocked"):
+        DOORS[door](llm, "hello", {} if is_own else {"callbacks": [Guard()]})
     status = llm.core.status()
     assert (status.presumed, status.released, status.spent_usd, status.in_flight) == (0, 1, 0.0, 0)
 
