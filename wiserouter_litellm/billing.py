@@ -20,6 +20,7 @@ from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
 from wiserouter_litellm.request import request_of
+from wiserouter_litellm.surcharges import margin_of_provider
 from wiserouter_litellm.unfinished_streams import is_unfinished
 
 
@@ -127,10 +128,11 @@ def _has_own_prices(kwargs: Mapping[str, Any], info: DeploymentInfo) -> bool:
 
 
 def _own_usd(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, usage: Usage) -> float:
-    """Return the cost of a call at the prices of its deployment, less the discount that LiteLLM is set to."""
-    discounts = litellm.cost_discount_config or {}
-    discount = discounts.get(str(kwargs.get("custom_llm_provider")), 0.0)
-    return info.rate_card.cost_usd(usage, billed_tier(kwargs, response)) * (1.0 - discount)
+    """Return the cost of a call at the prices of its deployment, with LiteLLM's discount and margin."""
+    provider = str(kwargs.get("custom_llm_provider"))
+    discount = (litellm.cost_discount_config or {}).get(provider, 0.0)
+    plain_usd = info.rate_card.cost_usd(usage, billed_tier(kwargs, response))
+    return margin_of_provider(provider).added_to(plain_usd * (1.0 - discount))
 
 
 def reported_usd(kwargs: Mapping[str, Any]) -> float:

@@ -11,6 +11,7 @@ from wiserouter_litellm.arm_candidates import arm_note
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.errors import too_long, unbounded
 from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS, LIMIT_NAMES
+from wiserouter_litellm.surcharges import most_margin
 
 
 class Length(NamedTuple):
@@ -143,7 +144,8 @@ def worst_cases_usd(
     worst_usd: dict[str, float] = {}
     for one in candidates:
         inputs = length.bound_for(one.info) if request.countable else None
-        usd = _worst_case_usd(request, one.info, inputs, cap_output_tokens)
+        tokens_usd = _worst_case_usd(request, one.info, inputs, cap_output_tokens)
+        usd = most_margin(one.deployment["litellm_params"]).added_to(tokens_usd)
         worst_usd[one.info.model] = max(worst_usd.get(one.info.model, 0.0), usd)
     return worst_usd
 
@@ -153,7 +155,8 @@ def note_fitting_output(error: BudgetExhausted, request: CallRequest, candidates
     fitting = 0
     for one in candidates:
         inputs = length.bound_for(one.info) if request.countable else None
-        within = one.info.rate_card.output_tokens_within(error.left_usd, inputs, request.choices, request.tier)
+        left_usd = most_margin(one.deployment["litellm_params"]).taken_from(error.left_usd)
+        within = one.info.rate_card.output_tokens_within(left_usd, inputs, request.choices, request.tier)
         fitting = max(fitting, within)
     error.note_fitting_output(fitting)
 

@@ -17,6 +17,7 @@ from wiserouter import Price
 from wiserouter.errors import UnknownPrice
 from wiserouter.integration import Rate, RateCard, check_price, rates_of
 from wiserouter_litellm.billed_prices import billed_prices
+from wiserouter_litellm.surcharges import regional_factor
 
 _RATE = re.compile(
     r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token)"
@@ -57,7 +58,7 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     if own is None:
         _check_prices(deployment, figures)
     price = own or _price(figures)
-    rates = tuple(rates_of(price) if own else _rates(figures))
+    rates = tuple(rates_of(price) if own else _rates(figures, _regional_factor(deployment)))
     input_limit, output_limit = (int(figures[name]) if figures.get(name) else None for name in _LIMITS)
     source = "settings" if own else _source(deployment)
     known = _stated(deployment) if source == "deployment" else figures
@@ -109,11 +110,17 @@ def _stated(deployment: Mapping[str, Any]) -> set[str]:
 def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:
     """Return prices and limits: those of litellm_params before those of model_info and of LiteLLM's map."""
     params, info = deployment["litellm_params"], deployment.get("model_info") or {}
-    base = info.get("base_model") or params.get("base_model") or params.get("model")
     figures: dict[str, float] = {}
-    for source in (_map_entry(str(base), params.get("custom_llm_provider")), info, params):
+    for source in (_base_entry(deployment), info, params):
         figures |= {k: number for k, v in source.items() if _is_figure(k) and (number := _number(v)) is not None}
     return figures
+
+
+def _base_entry(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the entry of a deployment's base model in LiteLLM's map, else of its model."""
+    params, info = deployment["litellm_params"], deployment.get("model_info") or {}
+    base = info.get("base_model") or params.get("base_model") or params.get("model")
+    return _map_entry(str(base), params.get("custom_llm_provider"))
 
 
 def _is_figure(key: str) -> bool:
@@ -148,7 +155,14 @@ def _stated_limits(key: str) -> dict[str, Any]:
     return {name: stated[name] for name in _LIMITS if name in stated}
 
 
-def _rates(figures: Mapping[str, float]) -> Iterable[Rate]:
+def _regional_factor(deployment: Mapping[str, Any]) -> float:
+    """Return the factor of a deployment's region: LiteLLM reads it where it reads the prices."""
+    params, info = deployment["litellm_params"], deployment.get("model_info") or {}
+    published = {} if _source(deployment) == "deployment" else _base_entry(deployment)
+    return regional_factor(params, {**published, **info, **params})
+
+
+def _rates(figures: Mapping[str, float], factor: float) -> Iterable[Rate]:
     for key, usd in figures.items():
         match = _RATE.match(key)
         suffix = "" if match is None else key[match.end() :]
@@ -156,4 +170,4 @@ def _rates(figures: Mapping[str, float]) -> Iterable[Rate]:
             continue
         above = _ABOVE.search(suffix)
         tier = next((name for name in _TIERS if suffix.endswith(f"_{name}")), "")
-        yield Rate(match["side"] != "output", usd, int(above[1]) * 1_000 if above else 0, tier)
+        yield Rate(match["side"] != "output", usd * factor, int(above[1]) * 1_000 if above else 0, tier)
