@@ -57,8 +57,8 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
         )
     if own is None:
         _check_prices(deployment, figures)
+    rates = tuple(rates_of(own) if own else _rates(figures, deployment))
     price = own or _price(figures)
-    rates = tuple(rates_of(price) if own else _rates(figures, _regional_factor(deployment)))
     input_limit, output_limit = (int(figures[name]) if figures.get(name) else None for name in _LIMITS)
     source = "settings" if own else _source(deployment)
     known = _stated(deployment) if source == "deployment" else figures
@@ -103,8 +103,12 @@ def _source(deployment: Mapping[str, Any]) -> str:
 
 def _stated(deployment: Mapping[str, Any]) -> set[str]:
     """Return the keys that a deployment itself gives a value."""
-    info = deployment.get("model_info") or {}
-    return {key for key, value in {**info, **deployment["litellm_params"]}.items() if value is not None}
+    return set(_stated_values(deployment))
+
+
+def _stated_values(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    values = {**(deployment.get("model_info") or {}), **deployment["litellm_params"]}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:
@@ -162,7 +166,8 @@ def _regional_factor(deployment: Mapping[str, Any]) -> float:
     return regional_factor(params, {**published, **info, **params})
 
 
-def _rates(figures: Mapping[str, float], factor: float) -> Iterable[Rate]:
+def _rates(figures: Mapping[str, float], deployment: Mapping[str, Any]) -> Iterable[Rate]:
+    factor = _regional_factor(deployment)
     for key, usd in figures.items():
         match = _RATE.match(key)
         suffix = "" if match is None else key[match.end() :]
@@ -171,3 +176,16 @@ def _rates(figures: Mapping[str, float], factor: float) -> Iterable[Rate]:
         above = _ABOVE.search(suffix)
         tier = next((name for name in _TIERS if suffix.endswith(f"_{name}")), "")
         yield Rate(match["side"] != "output", usd * factor, int(above[1]) * 1_000 if above else 0, tier)
+    yield from _rates_of_steps(_stated_values(deployment).get("tiered_pricing"), factor)
+
+
+def _rates_of_steps(stated: object, factor: float) -> Iterable[Rate]:
+    """Yield the prices that hold by the length of a prompt; LiteLLM bills one in a gap of them by the last step."""
+    steps = [one for one in stated if len(one.get("range") or ()) == 2] if isinstance(stated, list) else []
+    steps.sort(key=lambda one: one["range"][0])
+    ends = [0, *(one["range"][1] for one in steps)]
+    has_gaps = any(one["range"][0] > end for one, end in zip(steps, ends, strict=False))
+    for one in steps:
+        for key, value in one.items():
+            if (match := _RATE.match(key)) is not None and (usd := _number(value)) is not None:
+                yield Rate(match["side"] != "output", usd * factor, 0 if has_gaps else int(one["range"][0]))

@@ -161,3 +161,22 @@ def test_the_plain_cost_is_litellms(model):
     usage = Usage(1_000, 200)
     parts = litellm.cost_per_token(model=model, prompt_tokens=1_000, completion_tokens=200)
     assert rate_card_of(dep(model)).cost_usd(usage) == pytest.approx(sum(parts))
+
+
+STEPS = [
+    {"range": [1_000, 50_000], "input_cost_per_token": "5e-6", "output_cost_per_token": 9e-6},
+    {"range": [0, 1_000], "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
+]
+
+
+@pytest.mark.parametrize("where", ["params", "info"])
+def test_steps_by_the_length_of_a_prompt_count_in_the_worst_case(where):
+    own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS}
+    card = rate_card_of(dep("a/b", **own) if where == "params" else dep("a/b", own))
+    assert card.worst_case_usd(1_000, 10) == pytest.approx(1_000 * 1e-6 + 10 * 2e-6)
+    assert card.worst_case_usd(1_001, 10) == pytest.approx(1_001 * 5e-6 + 10 * 9e-6)
+
+
+def test_a_prompt_in_a_gap_of_the_steps_may_have_the_last_price():
+    own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS[:1]}
+    assert rate_card_of(dep("a/b", **own)).worst_case_usd(10, 10) == pytest.approx(10 * 5e-6 + 10 * 9e-6)
