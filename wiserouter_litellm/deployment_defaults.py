@@ -33,8 +33,10 @@ class Defaults(NamedTuple):
     unbounded: str | None = None
 
 
-def defaults_of(params: Mapping[str, Any]) -> Defaults:
+def defaults_of(params: Mapping[str, Any], unbounded: str | None = None) -> Defaults:
     """Return the parameters that a deployment's `litellm_params` add to requests.
+
+    Where they hold a parameter whose cost nothing bounds, it comes before the one that is known already.
 
     Examples
     --------
@@ -47,7 +49,7 @@ def defaults_of(params: Mapping[str, Any]) -> Defaults:
         max(limits, default=None),
         max(answers, default=1),
         tier_of(params.get("service_tier")),
-        broken_default(params),
+        broken_default(params) or unbounded,
     )
 
 

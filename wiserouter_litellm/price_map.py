@@ -27,6 +27,7 @@ _ABOVE = re.compile(r"_above_(\d+)k_tokens")
 _TIERS = ("priority", "ultrafast", "balanced")  # flex and batches are never more expensive
 _OTHER_PRICES = {"off_peak_pricing", "tiered_pricing"}
 _SIDES = ("input_cost_per_token", "output_cost_per_token")
+_PER_SECOND = ("cost_per_second", "input_cost_per_second", "output_cost_per_second")
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
@@ -77,6 +78,20 @@ def states_its_prices(deployment: Mapping[str, Any]) -> bool:
     True
     """
     return _source(deployment) == "deployment" and _stated(deployment).isdisjoint(_OTHER_PRICES)
+
+
+def price_per_second(deployment: Mapping[str, Any]) -> str | None:
+    """Return the key of the price by which LiteLLM bills the time of calls; None where it bills their tokens.
+
+    Examples
+    --------
+    >>> price_per_second({"litellm_params": {"model": "openai/gpt-4o-mini", "input_cost_per_second": 1e-3}})
+    'input_cost_per_second'
+    """
+    stated = _stated_values(deployment)
+    if any(_number(stated.get(side)) for side in _SIDES) or "tiered_pricing" in stated:
+        return None
+    return next((key for key in _PER_SECOND if _number(stated.get(key))), None)
 
 
 def _check_prices(deployment: Mapping[str, Any], figures: Mapping[str, float]) -> None:

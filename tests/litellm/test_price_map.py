@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import Price, Usage
-from wiserouter.errors import UnknownPrice, UnlikelyPrice
-from wiserouter_litellm.price_map import rate_card_of
+from wiserouter import Budget, Price, Usage
+from wiserouter.errors import InvalidInput, UnknownPrice, UnlikelyPrice
+from wiserouter_litellm import attach
+from wiserouter_litellm.price_map import price_per_second, rate_card_of
 
 
 def dep(model, info=None, **params):
@@ -180,3 +181,14 @@ def test_steps_by_the_length_of_a_prompt_count_in_the_worst_case(where):
 def test_a_prompt_in_a_gap_of_the_steps_may_have_the_last_price():
     own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS[:1]}
     assert rate_card_of(dep("a/b", **own)).worst_case_usd(10, 10) == pytest.approx(10 * 5e-6 + 10 * 9e-6)
+
+
+@pytest.mark.parametrize("where", ["params", "info"])
+def test_a_price_of_time_bounds_nothing(where):
+    by_time = {"input_cost_per_second": 1e-3}
+    row = dep("openai/gpt-4o-mini", **by_time) if where == "params" else dep("openai/gpt-4o-mini", by_time)
+    assert price_per_second(row) == "input_cost_per_second"
+    with pytest.raises(InvalidInput, match="nothing bounds input_cost_per_second"):
+        attach(litellm.Router([row]), "g", budget=Budget(10.0, 100, limit="hard"), cap_output_tokens=100)
+    assert price_per_second(dep("a/b", by_time, input_cost_per_token=1e-6)) is None
+    assert price_per_second(dep("a/b", {"input_cost_per_second": 0})) is None
