@@ -28,6 +28,8 @@ _TIERS = ("priority", "ultrafast", "balanced")  # flex and batches are never mor
 _OTHER_PRICES = {"off_peak_pricing", "tiered_pricing"}
 _SIDES = ("input_cost_per_token", "output_cost_per_token")
 _PER_SECOND = ("cost_per_second", "input_cost_per_second", "output_cost_per_second")
+_REASONING = "output_cost_per_reasoning_token"
+_MEDIA = ("audio", "image", "video")
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
@@ -59,6 +61,8 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     if own is None:
         _check_prices(deployment, figures)
     rates = tuple(rates_of(own) if own else _rates(figures, deployment))
+    if _source(deployment) == "deployment" and _REASONING not in _stated(deployment):  # LiteLLM bills it as output
+        figures = {key: usd for key, usd in figures.items() if not key.startswith(_REASONING)}
     price = own or _price(figures)
     input_limit, output_limit = (int(figures[name]) if figures.get(name) else None for name in _LIMITS)
     source = "settings" if own else _source(deployment)
@@ -77,7 +81,9 @@ def states_its_prices(deployment: Mapping[str, Any]) -> bool:
     >>> states_its_prices({"litellm_params": {"model": "a/b", "input_cost_per_token": 1e-6}})
     True
     """
-    return _source(deployment) == "deployment" and _stated(deployment).isdisjoint(_OTHER_PRICES)
+    stated = _stated_values(deployment)
+    is_held = stated.keys().isdisjoint(_OTHER_PRICES) and not _media_is_less(stated)
+    return is_held and _source(deployment) == "deployment"
 
 
 def price_per_second(deployment: Mapping[str, Any]) -> str | None:
@@ -124,6 +130,16 @@ def _stated(deployment: Mapping[str, Any]) -> set[str]:
 def _stated_values(deployment: Mapping[str, Any]) -> dict[str, Any]:
     values = {**(deployment.get("model_info") or {}), **deployment["litellm_params"]}
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _media_is_less(stated: Mapping[str, Any]) -> bool:
+    """Return True if tokens of audio, images or video cost less than those of text, from which nothing tells them."""
+    for side in ("input", "output"):
+        text = _number(stated.get(f"{side}_cost_per_token")) or 0.0
+        prices = (_number(stated.get(f"{side}_cost_per_{kind}_token")) for kind in _MEDIA)
+        if any(price is not None and price < text for price in prices):
+            return True
+    return False
 
 
 def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:

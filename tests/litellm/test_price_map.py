@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wiserouter import Budget, Price, Usage
 from wiserouter.errors import InvalidInput, UnknownPrice, UnlikelyPrice
 from wiserouter_litellm import attach
-from wiserouter_litellm.price_map import price_per_second, rate_card_of
+from wiserouter_litellm.price_map import price_per_second, rate_card_of, states_its_prices
 
 
 def dep(model, info=None, **params):
@@ -181,6 +181,21 @@ def test_steps_by_the_length_of_a_prompt_count_in_the_worst_case(where):
 def test_a_prompt_in_a_gap_of_the_steps_may_have_the_last_price():
     own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS[:1]}
     assert rate_card_of(dep("a/b", **own)).worst_case_usd(10, 10) == pytest.approx(10 * 5e-6 + 10 * 9e-6)
+
+
+def test_reasoning_is_billed_as_output_where_a_deployment_states_the_price_of_output_only():
+    model, own = "perplexity/sonar-deep-research", {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+    usage = Usage(7, 100, reasoning_tokens=80)
+    assert litellm.model_cost[model]["output_cost_per_reasoning_token"] > 2e-6
+    assert rate_card_of(dep(model, **own)).cost_usd(usage) == pytest.approx(207e-6)
+    both = own | {"output_cost_per_reasoning_token": 4e-6}
+    assert rate_card_of(dep(model, **both)).cost_usd(usage) == pytest.approx(367e-6)
+
+
+@pytest.mark.parametrize(("audio_usd", "is_least"), [(1e-7, False), (1e-5, True)])
+def test_the_least_charge_holds_where_no_medium_costs_less_than_text(audio_usd, is_least):
+    own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "input_cost_per_audio_token": audio_usd}
+    assert states_its_prices(dep("a/b", **own)) is is_least
 
 
 @pytest.mark.parametrize("where", ["params", "info"])
