@@ -99,6 +99,7 @@ def _unspent(found: dict[str, Any]) -> list[str]:
 _RULES = {
     "plan": "the plan's mix at that rate",
     "explore": "exploration of the models tried least in this context",
+    "first": "the cheapest model, until a first call was paid for",
     "cheapest": "the budget is used up: the cheapest model continues",
     "hold": "the run goes on with the model that holds it",
 }

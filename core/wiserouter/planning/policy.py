@@ -19,9 +19,9 @@ from wiserouter.types import FloatArray
 
 Accounting = Literal["actual", "paper"]
 
-Rule = Literal["plan", "explore", "cheapest", "hold"]
-"""The rule that chose: the plan's mix, exploration, the cheapest model because the budget is used up, or the model that
-holds the run."""
+Rule = Literal["plan", "explore", "first", "cheapest", "hold"]
+"""The rule that chose: the plan's mix, exploration, the cheapest model because no call was paid for yet or because the
+budget is used up, or the model that holds the run."""
 
 Mix = tuple[tuple[int, float], ...]
 """The models that could be drawn (`SKIP` for the null action), each with its probability; they sum to 1."""

@@ -23,6 +23,7 @@ EXPLORING = "exploring"
 
 
 _ONE_MODEL = {
+    "first": "no call was paid for yet: only the cheapest model is called",
     "cheapest": "budget used up: only the cheapest model goes on",
     "hold": "another model holds the run",
 }

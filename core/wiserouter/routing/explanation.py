@@ -85,9 +85,9 @@ class Explanation:
     ----------
     id, model, scope, decided_at
         As in `Decision`.
-    rule : {"plan", "explore", "cheapest", "hold"}
-        The rule that chose: the plan's mix, exploration, the cheapest model of a budget that is used up, or the model
-        that holds its run.
+    rule : {"plan", "explore", "first", "cheapest", "hold"}
+        The rule that chose: the plan's mix, exploration, the cheapest model until a call was paid for or of a budget
+        that is used up, or the model that holds its run.
     context : ExplainedContext
         The context of the query.
     probability : float

@@ -6,9 +6,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 from wiserouter.learning.source_scores import is_source
+from wiserouter.planning.policies import Rule
 
 MAX_LINE_CHARS = 2**23
 """Most characters of a line; a longer one is skipped."""
@@ -16,6 +17,7 @@ MAX_LINE_CHARS = 2**23
 MAX_NUMBER = 1e30
 """Largest magnitude of a number in a line, so that sums and products of them stay finite."""
 
+_RULES = frozenset(get_args(Rule))
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -101,7 +103,7 @@ def _is_flag(value: object) -> bool:
 
 
 def _is_rule(value: object) -> bool:
-    return value in ("plan", "explore", "cheapest", "hold")
+    return isinstance(value, str) and value in _RULES
 
 
 def _finite(text: str) -> float:

@@ -35,3 +35,18 @@ def test_the_first_request_goes_to_the_cheapest_of_those_eligible_with_or_withou
         router = WiseRouter(models, Contexts([[0.0]], [1.0]), policy=Optimistic())
         router.start(Budget(1.0, 10))
         assert router.decide(**at, eligible=eligible).model == second
+
+
+@pytest.mark.parametrize("at", [{}, {"embedding": [0.0]}])
+def test_until_a_call_was_paid_for_that_is_why_the_others_are_excluded(at):
+    models, _ = priced_in_steps(np.random.default_rng(0))
+    router = WiseRouter(models, Contexts([[0.0]], [1.0]), policy=Optimistic())
+    router.start(Budget(1_000.0, 10))
+    first = router.decide(**at)
+    why = router.explain(first)
+    reasons = {model.name: model.excluded_by for model in why.models}
+    assert reasons.pop(first.model) is None
+    assert set(reasons.values()) == {"no call was paid for yet: only the cheapest model is called"}
+    assert (why.rule, why.unspent, why.probability) == ("first", None, 1.0)
+    router.charge(first, 1e-4)
+    assert router.explain(router.decide(**at)).rule == "plan"

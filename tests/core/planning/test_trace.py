@@ -98,7 +98,11 @@ def test_exploration_tries_what_was_tried_least():
 
 @pytest.mark.parametrize(
     ("rule", "reason"),
-    [("cheapest", "budget used up: only the cheapest model goes on"), ("hold", "another model holds the run")],
+    [
+        ("first", "no call was paid for yet: only the cheapest model is called"),
+        ("cheapest", "budget used up: only the cheapest model goes on"),
+        ("hold", "another model holds the run"),
+    ],
 )
 def test_where_one_model_goes_on_the_others_are_excluded_by_that(rule, reason):
     assert reasons(trace_of(mix=((0, 1.0),), rule=rule)) == [None, reason, reason, reason]

@@ -158,14 +158,25 @@ class Optimistic:
         self._latest_funds = funds
         self._follow(context if context != self._waiting else NO_CONTEXT, funds)
         if self._unpaid:
-            allowed = [self._cheapest_listed(context, allowed)]
-        if context == NO_CONTEXT:
-            valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
-            return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
-        choice = self._mixture.choose(context, funds, rng, allowed, shift)
-        if choice.shadow_price == _BELOW_FLOOR and shift is None and not self._unpaid:  # nothing was drawn
+            cheapest = [self._cheapest_listed(context, allowed)]
+            return self._chosen(context, funds, rng, cheapest, shift)._replace(rule="first")
+        choice = self._chosen(context, funds, rng, allowed, shift)
+        if context != NO_CONTEXT and choice.shadow_price == _BELOW_FLOOR and shift is None:  # nothing was drawn
             return self._mixture.choose(context, funds, rng, self._worth_most_per_usd(context, allowed))
         return choice
+
+    def _chosen(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None,
+        shift: Shift | None,
+    ) -> Choice:
+        if context != NO_CONTEXT:
+            return self._mixture.choose(context, funds, rng, allowed, shift)
+        valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
+        return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
 
     def learned(self, context: int) -> None:
         """Plan a large table again now, so that no decision waits for it.
