@@ -15,6 +15,12 @@ settings.load_profile("busy machines")  # a machine that is busy with other test
 os.environ.pop("COLUMNS", None)  # rich would keep to the width of the runner that set it, whatever a test sets later
 
 
+def pytest_configure(config):
+    """Give each of several test processes one thread for linear algebra: more of them wait for each other."""
+    if config.getoption("numprocesses", None):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def sweep():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
