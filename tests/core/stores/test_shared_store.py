@@ -10,6 +10,8 @@ import pytest
 
 from support.store_worker import record
 from wiserouter import Budget, open_store
+from wiserouter.budgets.changes import BudgetChange
+from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
 from wiserouter.stores.engines.events import Find
 from wiserouter.stores.engines.sqlite import SQLiteEngine
@@ -165,6 +167,48 @@ def test_leases_move_to_the_next_window(opened, clock):
     other.refresh()
     other.open("s", Budget(10.0, every="1h", limit="hard"))
     assert other.ledger("s").spent_usd == 1.5
+
+
+def test_a_window_has_the_amount_that_was_last_given_whichever_worker_opens_it(opened, clock):
+    store, other = (opened(refresh_s=1e6, flush_s=1e6) for _ in range(2))  # nothing is read by the clock
+    for one in (store, other):
+        one.open("s", Budget(100.0, every="1h", limit="hard"))
+    store.change("s", BudgetChange(amount_usd=1.0))
+    clock.advance(3_600.0)
+    for n in range(4):
+        call(other, f"call {n}")
+    with pytest.raises(BudgetExhausted, match="the budget of 1 USD every 1h is used up"):
+        call(other, "one more")
+    store.refresh()
+    assert (store.ledger("s").budget.amount_usd, store.ledger("s").spent_usd) == (1.0, 1.0)
+
+
+def test_an_account_that_was_not_used_for_a_while_is_read_before_it_is_used_again(opened, clock):
+    store, other = (opened(refresh_s=1e6, flush_s=1e6) for _ in range(2))
+    for one in (store, other):
+        one.open("s", Budget(10.0, 1_000))
+    store.change("s", BudgetChange(paused=True))
+    clock.advance(600.0)
+    with pytest.raises(BudgetPaused):
+        other.snapshot("s")
+
+
+def test_an_account_that_must_be_read_first_is_waited_for(clock, tmp_path):
+    class Far(SQLiteEngine):
+        near = False
+
+    store = SharedStore(Far(tmp_path / "far.db", clock), clock=clock, refresh_s=1e6, flush_s=1e6)
+    store.open("s", Budget(10.0, every="1h"))
+    store.snapshot("s")
+    assert not store.waits("s")
+    clock.advance(600.0)
+    assert store.waits("s")  # others may have paused it
+    store.snapshot("s")
+    clock.advance(3_600.0 - 1_000.0)
+    assert store.waits("s")  # a window has ended
+    store.snapshot("s")
+    assert not store.waits("s")
+    store.close()
 
 
 def test_a_decision_that_is_no_longer_at_hand_is_waited_for(clock, tmp_path):

@@ -19,6 +19,9 @@ from wiserouter.stores.engines.base import AccountState, WindowState
 from wiserouter.stores.engines.events import AMOUNTS, Event, Note, Renew, WindowOpening
 from wiserouter.stores.shared.codec import terms_of_text
 
+IDLE_S = 600.0
+"""An account that was not asked for within this time is no longer read periodically."""
+
 MAX_NOTED_BUDGETS = 4
 """The number of budgets of a scope whose record of arrivals is read by a worker that starts."""
 
@@ -116,6 +119,12 @@ class AccountChain(NamedTuple):
     hard: bool
     pauses: tuple[tuple[str, Pause], ...] = ()
 
+    def is_read_since_windows_ended(self, now_s: float) -> bool:
+        """Return True if each of its accounts was read after the end of each window that has ended."""
+        windows = [ledger.window for ledger in self.account.each if ledger.window is not None]
+        ended_s = [one.end_s for one in windows if one.end_s <= now_s]
+        return min(view.as_of_s for view in self.views) >= max(ended_s, default=float("-inf"))
+
 
 class LocalReplica:
     """The accounts that a worker has read; the caller holds a lock.
@@ -159,6 +168,17 @@ class LocalReplica:
             pauses = tuple([(one, pause) for one, pause in paused if pause is not None])
             chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, hard, pauses)
         return chain
+
+    def is_current(self, scope: str, now_s: float) -> bool:
+        """Return True if an account is known, is read periodically, and was read since its latest windows ended.
+
+        A window that has ended is followed by one with the terms of that moment, which others may have changed.
+        """
+        view = self.views.get(scope)
+        if view is None or now_s - view.used_s >= IDLE_S:
+            return False
+        chain = self.chain(scope)
+        return now_s < chain.ends_s or chain.is_read_since_windows_ended(now_s)
 
     def present(self, scope: str, now_s: float) -> tuple[AccountChain, list[Event]]:
         """Return the accounts of a scope at `now_s`, and the events that report the windows which have begun."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 from wiserouter.budgets.ledger import Ledger
+from wiserouter.budgets.run_caps import CapLedger, RunCap
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, StoreUnavailable, UnknownDecision
 from wiserouter.learning.source_scores import scores_of_texts
 from wiserouter.stores.base import Record, State
@@ -20,6 +21,20 @@ from wiserouter.stores.shared.recovery import replay_lost
 from wiserouter.stores.shared.replica import effect_of
 from wiserouter.stores.shared.worker import Worker
 from wiserouter.stores.transitions import Outcome, ledger_change, presumed_cost_usd, set_outcome
+
+
+def cap_ledgers(worker: Worker, scope: str, caps: Sequence[RunCap]) -> tuple[CapLedger, ...]:
+    """Return the account of each cap of a run, as of the last reply and the local steps since."""
+    with worker.lock:
+        known = worker.caps.are_known(caps, worker.now() - worker.refresh_s)
+    if not known:
+        try:
+            worker.client.request(PendingEvent(Find(""), scope, caps=tuple([cap.key for cap in caps])))
+        except StoreUnavailable:
+            if any(cap.hard for cap in caps) or not worker.may_act_locally(scope):
+                raise
+    with worker.lock:
+        return worker.caps.ledgers(caps, worker.now())
 
 
 def reserve(worker: Worker, record: Record) -> None:

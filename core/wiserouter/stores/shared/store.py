@@ -143,7 +143,7 @@ class SharedStore:
         """
         worker = self._worker
         with worker.lock:
-            if worker.near or scope not in worker.replica.views or not worker.may_act_locally(scope):
+            if worker.near or worker.needs_reading(scope) or not worker.may_act_locally(scope):
                 return True
             if decision_id is not None:
                 return decision_id not in worker.decisions
@@ -198,9 +198,8 @@ class SharedStore:
     def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
         """Return the budget of `scope`, as of the last reply and the worker's own steps since."""
         worker = self._worker
-        if scope not in worker.replica.views:
-            worker.refresh_account(scope)
-        ledgers = worker.cap_ledgers(scope, caps) if caps else ()
+        worker.keep_current(scope)
+        ledgers = steps.cap_ledgers(worker, scope, caps) if caps else ()
         with worker.lock:
             chain = worker.present_chain(scope)
             if chain.pauses:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 import weakref
 from collections import OrderedDict
@@ -13,8 +12,7 @@ from pathlib import Path
 from threading import RLock
 
 from wiserouter.budgets.nested import Account
-from wiserouter.budgets.run_caps import CapLedger, RunCap
-from wiserouter.errors import StoreUnavailable
+from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Peer, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
@@ -30,15 +28,12 @@ from wiserouter.stores.shared.recovery import (
     restore_accounts,
     return_unused,
 )
-from wiserouter.stores.shared.replica import AccountChain, Effect, LocalReplica
+from wiserouter.stores.shared.replica import IDLE_S, AccountChain, Effect, LocalReplica
 from wiserouter.stores.shared.spool import Spool
 from wiserouter.stores.transitions import presumed_cost_usd, set_outcome
 
 NOTES_EVERY_S = 60.0
 """How often the records of arrivals are stored, for workers that start later."""
-
-IDLE_S = 600.0
-"""An account that was not asked for within this time is no longer read periodically."""
 
 MAX_CLOSED_S = 30.0
 """The longest time for which hard limits stay closed after the engine has lost its data."""
@@ -100,14 +95,14 @@ class Worker:
         max_decisions: int,
         spool: Path | None = None,
     ) -> None:
-        self.name, self.near, self.flush_s = name, engine.near, flush_s
+        self.name, self.near, self.flush_s, self.refresh_s = name, engine.near, flush_s, refresh_s
         self.decides_on_leases, self.continues = decides_on_leases, continues
         self.caps, self.seen = CapViews(), OrderedDict[str, str]()
         self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
         self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
         self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
         self.followers: list[Callable[[Collection[str]], object]] = []
-        self._clock, self._refresh_s = clock, refresh_s
+        self._clock = clock
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._max_decisions = max_decisions
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
@@ -165,18 +160,34 @@ class Worker:
             return self.replica.chain(scope).hard
 
     def is_up_to_date(self, scope: str) -> bool:
-        """Return True if an account is known, the engine answered last time, and no window has ended since."""
-        if scope not in self.replica.views or self.client.broken:
+        """Return True if an account is known and was read lately, the engine answers, and no window has ended."""
+        now_s = self.now()
+        if self.client.broken or not self.replica.is_current(scope, now_s):
             return False
-        ends_s = self.replica.chain(scope).ends_s
-        return ends_s == math.inf or self.now() < ends_s
+        return now_s < self.replica.chain(scope).ends_s
 
     def account(self, scope: str) -> Account:
         """Return the account of `scope`, as of the last reply and the local steps since."""
-        if scope not in self.replica.views:
-            self.refresh_account(scope)
+        self.keep_current(scope)
         with self.lock:
             return self.present_chain(scope).account
+
+    def needs_reading(self, scope: str) -> bool:
+        """Return True if an account must be read before it is used; without the engine, it is used as last seen."""
+        if scope not in self.replica.views:
+            return True
+        return not self.client.broken and not self.replica.is_current(scope, self.now())
+
+    def keep_current(self, scope: str) -> None:
+        """Read an account where others may have changed its terms unseen; a known one is used if that fails."""
+        with self.lock:
+            known, needs_reading = scope in self.replica.views, self.needs_reading(scope)
+        if needs_reading:
+            try:
+                self.refresh_account(scope)
+            except StoreError:
+                if not known:
+                    raise
 
     def present_chain(self, scope: str) -> AccountChain:
         """Return the account of a known scope with those that enclose it; the caller holds the lock."""
@@ -190,19 +201,6 @@ class Worker:
         if broken and self.leases_to(scope) and not self.continues_alone(scope):
             chain.account.each[0].lease_usd = self.leases.left_usd(scope)
         return chain
-
-    def cap_ledgers(self, scope: str, caps: Sequence[RunCap]) -> tuple[CapLedger, ...]:
-        """Return the account of each cap of a run, as of the last reply and the local steps since."""
-        with self.lock:
-            known = self.caps.are_known(caps, self.now() - self._refresh_s)
-        if not known:
-            try:
-                self.client.request(PendingEvent(Find(""), scope, caps=tuple([cap.key for cap in caps])))
-            except StoreUnavailable:
-                if any(cap.hard for cap in caps) or not self.may_act_locally(scope):
-                    raise
-        with self.lock:
-            return self.caps.ledgers(caps, self.now())
 
     def refresh_account(self, scope: str) -> None:
         """Read an account, and those that it is within."""
