@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -181,6 +182,33 @@ def test_a_window_has_the_amount_that_was_last_given_whichever_worker_opens_it(o
         call(other, "one more")
     store.refresh()
     assert (store.ledger("s").budget.amount_usd, store.ledger("s").spent_usd) == (1.0, 1.0)
+
+
+def test_an_amount_that_is_given_after_a_window_adds_nothing_to_what_that_window_leaves(opened, clock):
+    hourly = Budget(5.0, every="1h", limit="hard", rollover=True)
+    for change, scope in ((lambda store: store.amend("s", amount_usd=20.0, horizon=None), "s"), (None, "t")):
+        store = opened(refresh_s=1e6, flush_s=1e6)
+        store.open(scope, hourly)
+        call(store, f"call in {scope}", 2.0, 2.0, scope)
+        clock.advance(3_600.0)
+        if change is None:  # a worker that starts with another configuration
+            opened().open(scope, replace(hourly, amount_usd=20.0))
+        else:
+            change(store)
+        store.refresh()
+        assert (store.ledger(scope).budget.amount_usd, store.ledger(scope).carried_usd) == (20.0, 3.0)
+
+
+def test_an_increase_outlasts_other_amounts_of_the_scope_and_ends_with_its_own(opened):
+    store = opened()
+    store.open("s", Budget(5.0, every="1d", within=Budget(20.0, every="1w")))
+    store.change("s", BudgetChange(add_usd=4.0, windows=2, every="1w"))
+    store.amend("s", amount_usd=6.0, horizon=None, every="1d")
+    store.amend("s", amount_usd=None, horizon=70, every="1w")
+    day, week = store.ledger("s").each
+    assert (day.budget.amount_usd, week.budget.amount_usd, len(week.increases)) == (6.0, 24.0, 1)
+    store.amend("s", amount_usd=20.0, horizon=None, every="1w")
+    assert (store.ledger("s").each[1].budget.amount_usd, store.ledger("s").each[1].increases) == (20.0, ())
 
 
 def test_an_account_that_was_not_used_for_a_while_is_read_before_it_is_used_again(opened, clock):

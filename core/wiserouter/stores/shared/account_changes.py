@@ -1,7 +1,8 @@
-"""Changes of a shared account by an administrator: one event, which the engine checks as it applies it."""
+"""Changes of a running account: by an administrator, which the engine checks as it applies them, or by its workers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from wiserouter.budgets.budget import Budget
@@ -14,8 +15,10 @@ from wiserouter.budgets.changes import (
     first_answer,
     refusal,
 )
+from wiserouter.budgets.nested import Account, open_account
 from wiserouter.errors import NotStarted, StoreUnavailable
 from wiserouter.stores.engines.changes import Change
+from wiserouter.stores.engines.events import Amend
 from wiserouter.stores.shared.codec import terms_of_text, text_of_account, text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.replica import AccountView
@@ -47,6 +50,29 @@ def change(worker: Worker, scope: str, asked: BudgetChange, token: str, request:
     raise StoreUnavailable(f"{worker.name} cannot make the change, {why}: try again later", store=worker.name)
 
 
+def amend(worker: Worker, scope: str, amount_usd: float | None, horizon: int | None, every: str | None) -> None:
+    """Change the amount, which ends its increases, or the horizon of the budget that renews `every` so often."""
+    account, view = _present(worker, scope)
+    changing = open_account(view.budget, 0.0)  # validates as an account does
+    changing.amend(amount_usd=amount_usd, horizon=horizon, every=every)
+    level = next(at for at, one in enumerate(view.budget.each) if every is None or one.renews(every))
+    increases = [view.terms.increases_of(at) for at in range(len(view.windows))]
+    present_usd = account.each[level].budget.amount_usd
+    if amount_usd is not None:
+        increases[level], present_usd = (), amount_usd
+    terms = AccountTerms(changing.budget, view.parent, tuple(increases) if any(increases) else (), view.terms.pause)
+    _amend(worker, scope, terms, {level: present_usd})
+
+
+def start_with(worker: Worker, scope: str, budget: Budget, parent: str | None, configured: str) -> None:
+    """Change the amounts and horizons of the running budgets to those of a start; a pause stays."""
+    _, view = _present(worker, scope)
+    configured = "" if configured == text_of_terms(budget, parent) else configured
+    terms = AccountTerms(budget, parent, pause=view.terms.pause, configured=configured)
+    pairs = enumerate(zip(budget.each, view.budget.each, strict=True))
+    _amend(worker, scope, terms, {level: one.amount_usd for level, (one, former) in pairs if one != former})
+
+
 def joined(view: AccountView, budget: Budget, store: str) -> Budget:
     """Return the terms of a start with the limits that an administrator has given the running budgets."""
     if not view.terms.configured:
@@ -59,6 +85,24 @@ def joined(view: AccountView, budget: Budget, store: str) -> Budget:
         limit = running.limit if one.limit == was.limit else one.limit
         joined_budget = replace(one, limit=limit, within=joined_budget)
     return joined_budget or budget
+
+
+def _present(worker: Worker, scope: str) -> tuple[Account, AccountView]:
+    """Return an account as it is now, in windows that have not ended, and its view; raises `NotStarted`."""
+    worker.refresh_account(scope)
+    account = worker.account(scope)
+    with worker.lock:
+        return account, worker.replica.views[scope]
+
+
+def _amend(worker: Worker, scope: str, terms: AccountTerms, amounts_usd: Mapping[int, float]) -> None:
+    """Give an account other terms, and the running windows of some of its budgets other amounts."""
+    text, former = text_of_account(terms), worker.replica.views[scope]
+    for level, amount_usd in amounts_usd.items():
+        worker.client.request(PendingEvent(Amend(scope, text, former.windows[level], amount_usd), scope))
+        arrivals, horizon = former.arrivals[level], terms.budget.each[level].horizon
+        if arrivals is not None and horizon != former.budget.each[level].horizon:
+            arrivals.expect(horizon, worker.now())
 
 
 def _event(worker: Worker, scope: str, asked: BudgetChange, token: str, request: str) -> tuple[Change, ChangeAnswer]:

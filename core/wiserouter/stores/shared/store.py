@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Literal, cast
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.budgets.changes import AccountTerms, BudgetChange, ChangeAnswer
+from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.ledger import Ledger
-from wiserouter.budgets.nested import Account, check_parent, check_same_shape, open_account
+from wiserouter.budgets.nested import Account, check_parent, check_same_shape
 from wiserouter.budgets.pauses import check_runs
 from wiserouter.budgets.run_caps import RunCap, capped_snapshot
 from wiserouter.conversations.conversation import Conversation
-from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownDecision
+from wiserouter.errors import AlreadySettled, InvalidInput, UnknownDecision
 from wiserouter.learning.source_scores import (
     HUMAN,
     Scores,
@@ -35,10 +35,10 @@ from wiserouter.learning.source_scores import (
 )
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.engines.base import Engine
-from wiserouter.stores.engines.events import Alias, Amend, Open, Score, Spend
+from wiserouter.stores.engines.events import Alias, Open, Score, Spend
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared import account_changes, claims, conversations, steps
-from wiserouter.stores.shared.codec import text_of_account, text_of_terms
+from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.order_sync import OrderSync
@@ -177,15 +177,11 @@ class SharedStore:
             budget = account_changes.joined(view, budget, self.name)
             check_same_shape(scope, view.budget, budget, view.parent, parent)
             logger.info("the budget of scope %r is now %s", scope, budget)
-            self._change(scope, budget, parent, given)
+            account_changes.start_with(self._worker, scope, budget, parent, given)
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`: the one that renews `every` so often, where there are several."""
-        self._worker.refresh_account(scope)
-        view = self._running(scope)
-        if view is None:
-            raise NotStarted(scope)
-        self._change(scope, _amended(view.budget, amount_usd, horizon, every), view.parent)
+        account_changes.amend(self._worker, scope, amount_usd, horizon, every)
 
     def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:
         """Change the running budget of `scope`, once for each token, and return the answer."""
@@ -367,23 +363,3 @@ class SharedStore:
         windows = first_windows(scope, generation + 1, budget, self.now())
         event = Open(scope, generation, text_of_terms(budget, parent), windows)
         return self._worker.client.request(PendingEvent(event, scope)) == generation + 1
-
-    def _change(self, scope: str, budget: Budget, parent: str | None, configured: str = "") -> None:
-        """Change the amounts and horizons of the running budgets to those of `budget`; a pause stays."""
-        views = self._worker.replica.views
-        configured = "" if configured == text_of_terms(budget, parent) else configured
-        text = text_of_account(AccountTerms(budget, parent, pause=views[scope].terms.pause, configured=configured))
-        for level, (terms, former) in enumerate(zip(budget.each, views[scope].budget.each, strict=True)):
-            if terms != former:
-                window = views[scope].windows[level]
-                self._worker.client.request(PendingEvent(Amend(scope, text, window, terms.amount_usd), scope))
-                arrivals = views[scope].arrivals[level]
-                if arrivals is not None and terms.horizon != former.horizon:
-                    arrivals.expect(terms.horizon, self.now())
-
-
-def _amended(budget: Budget, amount_usd: float | None, horizon: int | None, every: str | None) -> Budget:
-    """Return a budget with one of its amounts or horizons changed, validated as an account does."""
-    account = open_account(budget, 0.0)
-    account.amend(amount_usd=amount_usd, horizon=horizon, every=every)
-    return account.budget
