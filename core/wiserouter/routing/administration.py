@@ -40,6 +40,7 @@ from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
 from wiserouter.stores.day_buckets import Cells, DayBuckets
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.types import Decision, FloatArray
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         super().__init__()
         self._store, self._learner, self._growing = store, learner, growing
         store.follow_orders(self._hear_orders)
-        self._lock = RLock()
+        self._lock = held_at_fork(RLock())
         describe = partial(described, learner, self._lock)
         self._days = DayBuckets(lambda: learner.pool.names, keeps=not store.durable, describe=describe)
         if store.durable:

@@ -17,6 +17,7 @@ from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
 from wiserouter.stores.base import Health, Peer, Record
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.kept_conversations import KeptConversations
 from wiserouter.stores.local_changes import LocalChanges
 from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
@@ -72,7 +73,7 @@ class MemoryStore:
         self._claims: dict[str, tuple[float, str]] = {}
         self._changes = LocalChanges()
         self._followers: list[Callable[[Collection[str]], object]] = []
-        self._lock = RLock()
+        self._lock = held_at_fork(RLock())
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
         """Return False: no method waits."""

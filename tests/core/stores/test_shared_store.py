@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
+import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -295,6 +298,36 @@ def test_a_forked_worker_has_leases_of_its_own(opened, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert leases.left_usd("s") == 0.0
     assert leases.id("s") != mine
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_while_its_parent_sends_can_go_on(opened, monkeypatch):
+    store, begun, exchange = opened(refresh_s=1e6, flush_s=1e6), threading.Event(), SQLiteEngine.exchange
+    store.open("s", Budget(10.0, 100, limit="hard"))
+
+    def slow(*given):
+        begun.set()
+        time.sleep(0.1)
+        return exchange(*given)
+
+    monkeypatch.setattr(SQLiteEngine, "exchange", slow)
+    sending = threading.Thread(target=store.refresh)
+    sending.start()
+    begun.wait(5.0)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)  # ends a child that waits for a thread of its parent
+        status = 1
+        try:
+            store.reserve(record(store, "s", "a call of the child", 0.25, 0.125))
+            status = 0
+        finally:
+            os._exit(status)
+    sending.join(5.0)
+    assert os.waitpid(child, 0)[1] == 0
+    store.refresh()
+    assert store.ledger("s").in_flight == 1
 
 
 def test_a_worker_that_starts_late_knows_the_traffic_of_the_window(opened, clock):

@@ -28,6 +28,7 @@ from wiserouter.stores.engines.events import (
     Restore,
     Score,
 )
+from wiserouter.stores.forks import held_at_fork
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -91,7 +92,7 @@ class RedisEngine:
         self._bounds = {**ttls_s, "max_conversations": max_conversations}
         self._connect = _connector(url, timeout_s)
         self._client: Redis | RedisCluster | None = None
-        self._lock = Lock()
+        self._lock = held_at_fork(Lock())
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
         """Apply the events in order, all in one transaction, and read; `timeout_s` alone limits the time."""

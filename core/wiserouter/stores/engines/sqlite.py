@@ -26,6 +26,7 @@ from wiserouter.stores.engines.sqlite_file import OpenFile, Replaced, Superseded
 from wiserouter.stores.engines.sqlite_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from wiserouter.stores.engines.sqlite_texts import TextCursor
 from wiserouter.stores.engines.sqlite_transaction import Transaction
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import WorkerIdentity
 
 _APPLICATION = 0x57495345  # "WISE", in the header of the file
@@ -80,7 +81,7 @@ class SQLiteEngine:
         self._bounds = reservation_ttl_s, decision_ttl_s, max_conversations
         self._synchronous, self._timeout_s = synchronous, timeout_s
         self._waits_s = timeout_s
-        self._lock = RLock()
+        self._lock = held_at_fork(RLock())
         self._connection: sqlite3.Connection | None = None
         self._file: OpenFile | None = None
         self._owner = WorkerIdentity()

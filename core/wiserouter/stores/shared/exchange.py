@@ -23,6 +23,7 @@ from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Reserve, Settle
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import WorkerIdentity, fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect
@@ -158,7 +159,7 @@ class EngineClient:
         self._engine, self._clock, self._name, self._meanwhile = engine, clock, name, meanwhile
         self._participant = weakref.ref(participant)
         self._refresh_s, self._flush_s = refresh_s, flush_s
-        self._lock, self._busy, self._wake = lock, RLock(), Signal()
+        self._lock, self._busy, self._wake = lock, held_at_fork(RLock()), Signal()
         self._failed_s: float | None = None
         self._refreshed_s = self._replied_s = float("-inf")
         self._failures = self._exchanges = 0
@@ -353,7 +354,7 @@ class EngineClient:
             return
         if self._sender is None:
             self._take_over()
-        self._sender = WorkerIdentity()
+        self._sender, self._wake = WorkerIdentity(), Signal()  # that of a parent may be in use by its thread
         Thread(target=_run, args=(weakref.ref(self), self._wake), name="wiserouter-store", daemon=True).start()
         atexit.register(_close, self._participant)
 

@@ -16,6 +16,7 @@ from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Peer, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.cap_views import CapViews
 from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEvent
@@ -98,7 +99,7 @@ class Worker:
         self.name, self.near, self.flush_s, self.refresh_s = name, engine.near, flush_s, refresh_s
         self.decides_on_leases, self.continues = decides_on_leases, continues
         self.caps, self.seen = CapViews(), OrderedDict[str, str]()
-        self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
+        self.lock, self.leases, self.replica = held_at_fork(RLock()), leases, LocalReplica(name)
         self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
         self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
         self.followers: list[Callable[[Collection[str]], object]] = []

@@ -1,0 +1,54 @@
+"""Locks that a fork waits for.
+
+A forked process has only the thread that forked it: a lock that another thread holds at that moment, such as the one of
+a store that sends in the background, would never be released there. So each lock is acquired before a fork, the latest
+first, since a router is made after its store and locks it while it is locked itself, and released on both sides.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, Protocol, TypeVar
+
+
+class _Lock(Protocol):
+    def acquire(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+L = TypeVar("L", bound=_Lock)
+
+_known: dict[weakref.ref[Any], None] = {}
+_held: list[_Lock] = []
+
+
+def held_at_fork(lock: L) -> L:
+    """Return a lock that no other thread holds when a process is forked.
+
+    Examples
+    --------
+    >>> from threading import RLock
+    >>> with held_at_fork(RLock()):
+    ...     pass
+    """
+    _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = None
+    return lock
+
+
+def _acquire() -> None:
+    for known in reversed(list(_known)):
+        lock = known()
+        if lock is not None:
+            lock.acquire()
+            _held.append(lock)
+
+
+def _release() -> None:
+    while _held:
+        _held.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_acquire, after_in_parent=_release, after_in_child=_release)
