@@ -118,6 +118,10 @@ class Peer(Protocol):
         """Take over the sums as they are after the events of `outgoing`."""
         ...
 
+    def hasten(self) -> None:
+        """Leave nothing for later: the next exchange may be the last one."""
+        ...
+
 
 class Store(Protocol):
     """A store of budgets and decisions; every method is atomic and safe to call from several threads.

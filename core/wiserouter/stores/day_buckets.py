@@ -1,11 +1,9 @@
 """What was called, charged and scored, summed by day, model and scope: all that a report on savings is computed from.
 
-A call counts on the day of its decision, once it is charged, whenever the bill comes; so do its scores. A process adds
-to its own rows. A store that outlives it gets their sums about once a second, by the names `savings@DAY` (all scopes)
-and `savings@DAY@SCOPE`, as additions that count once; otherwise the rows are kept here, for `DAYS_KEPT` days.
-
-Each sum is a cell `field|model`. The calls that can be compared with another model are counted by context as well, in
-the cells `CONTEXTS.CONTEXT|model`, where CONTEXTS names the contexts that they were decided in.
+A call counts on the day of its decision, once it is charged, whenever the bill comes; so do its scores. A store that
+outlives the process gets the sums about once a second, by the names `savings@DAY` (all scopes) and `savings@DAY@SCOPE`,
+as additions that count once; otherwise they are kept here, for `DAYS_KEPT` days. Each is a cell `field|model`. Calls
+that can be compared are counted by context too, in cells `CONTEXTS.CONTEXT|model`, with the name of their contexts.
 """
 
 from __future__ import annotations
@@ -268,6 +266,10 @@ class DayBuckets:
             self._sent = []
             self._read |= {name: dict(cells) for name, cells in reply.sums.items() if name in self._asked}
 
+    def hasten(self) -> None:
+        """Send the note on the models with the next exchange: a report without a router reads its scores there."""
+        self._described_s = float("-inf")
+
     def _count_now(self) -> None:
         with self._lock:
             self._count()
@@ -332,8 +334,7 @@ class DayBuckets:
         """Count in the bucket of a time and of contexts from now on; days that are too old are forgotten."""
         name = self._bucket.contexts if contexts is self._contexts else "" if contexts is None else name_of(contexts)
         self._contexts, self._bucket = contexts, Bucket(int(at_s // DAY_S), name)
-        self._begins_s = self._bucket.day * DAY_S
-        self._ends_s = self._begins_s + DAY_S
+        self._begins_s, self._ends_s = self._bucket.day * DAY_S, (self._bucket.day + 1) * DAY_S
         oldest = max([self._bucket.day, *self._scopes]) - DAYS_KEPT
         self._scopes = {day: scopes for day, scopes in self._scopes.items() if day > oldest}
         self._buckets = {bucket: rows for bucket, rows in self._buckets.items() if bucket.day > oldest}
@@ -373,8 +374,7 @@ class DayBuckets:
                     continue
                 name = names[model] if model != NO_MODEL else ""
                 for field in FIELDS:
-                    value = getattr(row, field)
-                    if value:
+                    if value := getattr(row, field):
                         cells[f"{field}|{name}"] += value
                 if row.compared:
                     cells[f"{contexts}.{context}|{name}"] += row.compared

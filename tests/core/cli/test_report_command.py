@@ -88,6 +88,12 @@ class Tags(HTMLParser):
         self.texts.append(data)
 
 
+def test_the_scores_of_a_router_that_has_ended_are_reported(url):
+    routed(url).close()  # within the ten seconds from one note on its models to the next
+    [found] = json.loads(printed(url, "--json", "--since", "3d"))["groups"].values()
+    assert (found["actual"]["calls"], found["actual"]["quality_scores"]) == (20, 20)
+
+
 def test_a_journal_tells_the_same(tmp_path):
     router, path = routed(journal=tmp_path / "decisions.jsonl"), tmp_path / "decisions.jsonl"
     router.save(tmp_path / "pair.wise")

@@ -192,6 +192,9 @@ class ContextSync:
             self._offer(text)
         self._latest, self._read = reply.notes.get(self._root, ""), True
 
+    def hasten(self) -> None:
+        """Do nothing: each exchange has all that was learned."""
+
     @property
     def is_behind(self) -> bool:
         """Whether there are later contexts that can be taken over, or sums that were never read."""

@@ -93,3 +93,6 @@ class MeterSync:
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:
             self._sums.incoming(reply)
+
+    def hasten(self) -> None:
+        """Do nothing: each exchange has all that was counted."""

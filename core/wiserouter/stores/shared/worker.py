@@ -257,6 +257,8 @@ class Worker:
             if self.client.closed:
                 return
             self.client.waiting.extend(self.leases.returned())
+            for peer in self.peers:
+                peer.hasten()
         self.client.close()
 
     def compose(self, sent: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
