@@ -121,6 +121,12 @@ def _counted(terms: CountTerms, part: RoutingLog) -> PartResult:
     queries, n_rows = [], 0
     for batch in part.batches():
         rows = encoded(encoder, batch)
+        if rows.shape[1] != contexts.dim:
+            raise InvalidInput(
+                f"contexts of {contexts.dim} numbers must have embeddings of as many, got {rows.shape[1]}: pass "
+                "contexts that were fitted on a log, with the encoder that they were fitted with",
+                value=rows.shape[1],
+            )
         assigned = contexts.assign_many(rows)
         first, names = first_rows(batch.query), _ids(batch)
         counts.typical.add(rows[first], assigned[first], [names[row] for row in first])

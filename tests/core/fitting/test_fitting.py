@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from support.long_logs import N_MODELS, write_long_log
-from wiserouter import Model, Optimistic, RoutingLog, WiseRouter
+from wiserouter import Contexts, Model, Optimistic, RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
 from wiserouter.fitting import fit_residuals, query_counts
@@ -60,6 +60,13 @@ def test_a_file_is_as_good_as_a_log(tmp_path):
     frame.write_csv(tmp_path / "log.csv")
     router = WiseRouter.fit(tmp_path / "log.csv", encoder=letters, n_contexts=2)
     assert router.pool.names == ("m",)
+
+
+def test_contexts_of_a_router_that_has_fitted_none_are_refused():
+    log = RoutingLog.from_arrays(["a b", "c d"], [[0.0], [1.0]], [[0.1], [0.2]], ("m",))
+    for contexts in (Contexts.single(), Contexts([[1.0, 0.0, 0.0]], [1.0])):
+        with pytest.raises(InvalidInput, match="that were fitted on a log"):
+            WiseRouter.fit(log, encoder=letters, contexts=contexts)
 
 
 def test_batches_do_not_matter(monkeypatch):
