@@ -15,6 +15,7 @@ from support.batch_stub import PRICES, answered_file, price_of, requests_of
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder
+from wiserouter.integration.batches.layouts import custom_ids
 
 HALF = 0.5 * COST
 
@@ -177,6 +178,16 @@ def test_a_result_that_cannot_be_read_is_named_by_file_and_line(begun, tmp_path,
     path.write_text("\n" + json.dumps({"custom_id": "a", **line}))
     with pytest.raises(InvalidInput, match=r"results\.jsonl, line 2 must be a result"):
         wiserouter("settle", folder, path)
+
+
+def test_a_file_that_is_not_text_is_named_by_its_line(begun, tmp_path):
+    folder, _ = begun(2, 1.0)
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b'\n{"custom_id": "\xe9"}\n')
+    with pytest.raises(InvalidInput, match=r"results\.jsonl, line 2 must be JSON"):
+        wiserouter("settle", folder, path)
+    with pytest.raises(InvalidInput, match="must be a batch file of a round"):
+        custom_ids(path)
 
 
 def test_half_of_a_surrogate_pair_is_sent_as_it_came(tmp_path):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from wiserouter import WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import LogError
-from wiserouter.evaluation.datasets import llmrouterbench, open_table, twinrouterbench, wide_table
+from wiserouter.evaluation.datasets import llmrouterbench, open_table, routerarena, twinrouterbench, wide_table
 
 
 def results(folder, dataset, model, scores, *, time="20251001_120000", **changed):
@@ -140,6 +140,14 @@ def test_steps_of_agents_have_tiers_as_models(tmp_path):
 def test_a_line_of_another_structure_is_refused(tmp_path, changed):
     with pytest.raises(LogError, match="one step of TwinRouterBench"):
         twinrouterbench.read([bank(tmp_path / "bank.jsonl", [0], **changed)])
+
+
+@pytest.mark.parametrize("read", [twinrouterbench.read, routerarena.read])
+def test_a_file_that_is_not_text_is_refused(tmp_path, read):
+    path = tmp_path / "bank.jsonl"
+    path.write_bytes(b'{"id": "\xe9"}\n')
+    with pytest.raises(LogError, match=r"line 1 has a byte that is no UTF-8"):
+        read([path])
 
 
 def test_the_commands_write_tables_that_fit_reads(tmp_path):

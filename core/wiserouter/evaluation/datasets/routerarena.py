@@ -14,6 +14,7 @@ from typing import Any
 from wiserouter.errors import LogError
 from wiserouter.evaluation.datasets.wide_table import WideTable, wide
 from wiserouter.fitting.evaluation_only import MARK
+from wiserouter.fitting.log.limits import text_lines
 
 
 def read(files: Iterable[Path], *, drop_faulty: bool = False) -> WideTable:
@@ -50,13 +51,12 @@ def read(files: Iterable[Path], *, drop_faulty: bool = False) -> WideTable:
 
 def _answers(file: Path) -> Iterator[tuple[str, str, str, float | None, float | None]]:
     """Yield index, prompt, model, score and cost of each answer that was scored."""
-    with file.open(encoding="utf-8") as text:
-        for row, line in enumerate((one for one in text if one.strip()), start=1):
-            try:
-                entry = json.loads(line)
-                result = entry["evaluation_result"] or {}
-                score, cost_usd = result.get("score"), result.get("inference_cost")
-                yield entry["global_index"], entry["question"], entry["llm_selected"], score, cost_usd
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                rule = "a line must be one answer of RouterArena's cached_results"
-                raise LogError(f"{rule}, got {error!r}", file=file, row=row) from error
+    for row, line in enumerate((one for one in text_lines(file) if one.strip()), start=1):
+        try:
+            entry = json.loads(line)
+            result = entry["evaluation_result"] or {}
+            score, cost_usd = result.get("score"), result.get("inference_cost")
+            yield entry["global_index"], entry["question"], entry["llm_selected"], score, cost_usd
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            rule = "a line must be one answer of RouterArena's cached_results"
+            raise LogError(f"{rule}, got {error!r}", file=file, row=row) from error

@@ -15,6 +15,7 @@ from typing import Any
 
 from wiserouter.errors import LogError
 from wiserouter.evaluation.datasets.wide_table import WideTable, series, wide
+from wiserouter.fitting.log.limits import text_lines
 from wiserouter.prompts.messages import question_text
 
 OUTPUT_USD_PER_MTOK = {"low": 0.5, "mid": 2.0, "mid_high": 5.0, "high": 25.0}
@@ -57,16 +58,15 @@ def read(files: Iterable[Path], *, drop_faulty: bool = False) -> WideTable:
 
 def _steps(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the texts of each step, its question, and the id of its target tier."""
-    with file.open(encoding="utf-8") as text:
-        for row, line in enumerate((one for one in text if one.strip()), start=1):
-            try:
-                step = json.loads(line)
-                target, question = step["target_tier_id"], question_text(step["messages"])
-                if isinstance(target, bool) or target not in range(len(OUTPUT_USD_PER_MTOK)) or question is None:
-                    raise ValueError(f"target_tier_id {target!r}, messages {str(step['messages'])[:80]!r}")
-                name, place = str(step["id"]), str(step.get("step_index", 1))
-                told = (name, question, step["benchmark"], str(step.get("instance_id", name)), place)
-                yield {**dict(zip(_TEXTS, told, strict=True)), "target": target}
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                rule = "a line must be one step of TwinRouterBench's question bank"
-                raise LogError(f"{rule}, got {error!r}", file=file, row=row) from error
+    for row, line in enumerate((one for one in text_lines(file) if one.strip()), start=1):
+        try:
+            step = json.loads(line)
+            target, question = step["target_tier_id"], question_text(step["messages"])
+            if isinstance(target, bool) or target not in range(len(OUTPUT_USD_PER_MTOK)) or question is None:
+                raise ValueError(f"target_tier_id {target!r}, messages {str(step['messages'])[:80]!r}")
+            name, place = str(step["id"]), str(step.get("step_index", 1))
+            told = (name, question, step["benchmark"], str(step.get("instance_id", name)), place)
+            yield {**dict(zip(_TEXTS, told, strict=True)), "target": target}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            rule = "a line must be one step of TwinRouterBench's question bank"
+            raise LogError(f"{rule}, got {error!r}", file=file, row=row) from error

@@ -87,9 +87,9 @@ def result_of(line: Mapping[str, Any]) -> BatchResult | None:
 
 def custom_ids(path: Path) -> list[str]:
     """Return the custom ids of the requests of a batch file; raise `InvalidInput` where it is none."""
-    text = path.read_text(encoding="utf-8")
     whole = path.suffix == LAYOUTS["anthropic"].suffix
     try:
+        text = path.read_text(encoding="utf-8")
         lines = json.loads(text)["requests"] if whole else [json.loads(line) for line in text.splitlines()]
         return [str(line.get("custom_id") or line["key"]) for line in lines]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
