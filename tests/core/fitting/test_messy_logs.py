@@ -354,6 +354,14 @@ def test_check_shows_the_mapping_the_models_and_what_is_refused(tmp_path):
     assert "Not used: note" in shown
 
 
+@pytest.mark.parametrize("command", [("log", "check"), ("fit", "-o", "unused.wise")])
+def test_a_call_with_an_empty_name_of_a_model_is_named_by_its_row(tmp_path, command):
+    row = {"prompt": "q", "model": "small", "reward": 1, "cost": 0.1}
+    path = put(tmp_path / "log.jsonl", [row, {**row, "model": ""}])
+    with pytest.raises(LogError, match=r"row 2, column 'model': a name is empty"):
+        wiserouter(*command, path)
+
+
 def test_the_next_command_is_quoted_for_the_shell(tmp_path):
     path = put(
         tmp_path / "a file [bold] with a long name, longer than a line.jsonl",

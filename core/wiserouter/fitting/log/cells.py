@@ -115,6 +115,11 @@ class Cells:
         values: list[str] = self._sound(self.check_texts(column))
         return values
 
+    def names(self, column: str) -> list[str]:
+        """Return a column of names; a missing or an empty one is an error."""
+        values: list[str] = self._sound(self.check_names(column))
+        return values
+
     def prompts(self, column: str) -> list[str]:
         """Return a column of prompts, where lists of messages become the question that they ask."""
         values: list[str] = self._sound(self.check_prompts(column))
@@ -164,6 +169,14 @@ class Cells:
         long = (values.str.len_bytes() > MAX_ROW_BYTES).fill_null(value=False)
         too_long = self._fault(column, f"a text must have at most {MAX_ROW_BYTES:,} bytes", "shorten it", long)
         return Checked(values.to_list(), missing + too_long)
+
+    def check_names(self, column: str) -> Checked:
+        """Return a column of names with the rules that it breaks; an empty text is no name."""
+        import polars as pl
+
+        values, faults = self.check_texts(column)
+        empty = pl.Series([value == "" for value in values], dtype=pl.Boolean)
+        return Checked(values, faults + self._fault(column, "a name is empty", "fill it in or drop the row", empty))
 
     def check_prompts(self, column: str) -> Checked:
         """Return a column of prompts with the rules that it breaks."""

@@ -288,7 +288,7 @@ class RoutingLog:
         """Return the models of a long log, sorted, after one pass over their column."""
         found: set[str] = set()
         for cells in self.cells(fields=["model"]):
-            found.update(cells.texts("model"))
+            found.update(cells.names("model"))
             check_models(self.path, len(found), row=cells.first_row - 1 + cells.frame.height)
         return tuple(sorted(found))
 

@@ -146,7 +146,7 @@ def _survey_long(found: LogSurvey, cells: Cells, log: RoutingLog) -> None:
     texts: dict[str, list[str]] = {}
     for name, check in (
         ("prompt", cells.check_prompts),
-        ("model", cells.check_texts),
+        ("model", cells.check_names),
         ("query_id", cells.check_texts),
     ):
         read = _checked(found, cells, check, name) if name in fields else None
