@@ -201,7 +201,7 @@ def _end(waiting: SimpleQueue[Line | Event | None], thread: Thread) -> None:
 
 def aged(path: Path, age: int) -> Path:
     """Return the path of the file that was rotated `age` times; the journal itself at 0."""
-    return path.with_name(f"{path.name}.{age}") if age else path
+    return path.parent / f"{path.name}.{age}" if age else path
 
 
 def _decision_line(decision: Decision, trace: DecisionTrace) -> dict[str, Any]:

@@ -321,6 +321,7 @@ def test_a_bar_takes_its_total_from_the_pass_before():
 
 MISTAKES = [
     (("fit", "missing.csv"), "missing.csv: no such file"),
+    (("explain", "last", "--journal", "."), ".: is a directory"),
     (("plan", "missing.wise"), "missing.wise"),
     (("merge", "missing.wise", "other.wise"), "missing.wise"),
     (("replay", "LOG"), "needs --budget"),
