@@ -177,7 +177,28 @@ def _map_entry(model: str, provider: str | None) -> Mapping[str, Any]:
     except Exception:
         return {}
     entry: Mapping[str, Any] = litellm.model_cost.get(key, {})
-    return {name: value for name, value in entry.items() if name not in _LIMITS} | _stated_limits(key)
+    stated = {name: value for name, value in entry.items() if name not in _LIMITS} | _stated_limits(key)
+    return stated | _prices_of_steps(entry) if entry.get(_SIDES[0]) is None else stated
+
+
+def _prices_of_steps(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `tiered_pricing` by the keys of other models of the map, where each step begins at some thousand tokens.
+
+    Examples
+    --------
+    >>> of = "input_cost_per_token"
+    >>> _prices_of_steps({"tiered_pricing": [{"range": [0, 256e3], of: 1e-7}, {"range": [256e3, 1e6], of: 2e-7}]})
+    {'input_cost_per_token': 1e-07, 'input_cost_per_token_above_256k_tokens': 2e-07}
+    """
+    steps = entry.get("tiered_pricing")
+    if not isinstance(steps, list) or any(len(one.get("range") or ()) != 2 or one["range"][0] % 1_000 for one in steps):
+        return {}
+    prices: dict[str, Any] = {}
+    for one in steps:
+        begins = int(one["range"][0]) // 1_000
+        above = f"_above_{begins}k_tokens" if begins else ""
+        prices |= {f"{key}{above}": usd for key, usd in one.items() if _RATE.fullmatch(key)}
+    return prices
 
 
 def _stated_limits(key: str) -> dict[str, Any]:

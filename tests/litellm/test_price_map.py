@@ -164,6 +164,19 @@ def test_the_plain_cost_is_litellms(model):
     assert rate_card_of(dep(model)).cost_usd(usage) == pytest.approx(sum(parts))
 
 
+STEPPED = [name for name, one in litellm.model_cost.items() if "tiered_pricing" in one and one["mode"] == "chat"]
+
+
+@pytest.mark.parametrize("prompt", [100, 32_000, 32_001, 128_001, 300_000])
+def test_models_of_the_map_that_have_only_steps_cost_what_litellm_computes(prompt):
+    assert len(STEPPED) > 40
+    for model in STEPPED:
+        card = rate_card_of(dep(model))
+        usd = sum(litellm.cost_per_token(model=model, prompt_tokens=prompt, completion_tokens=200))
+        assert card.cost_usd(Usage(prompt, 200)) == pytest.approx(usd, rel=1e-12), model
+        assert card.worst_case_usd(prompt, 200) >= usd * (1 - 1e-12), model
+
+
 STEPS = [
     {"range": [1_000, 50_000], "input_cost_per_token": "5e-6", "output_cost_per_token": 9e-6},
     {"range": [0, 1_000], "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
