@@ -126,7 +126,10 @@ def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
         out.print(f"Scores go from {low:g} to {high:g}: {remedy}", highlight=False)
     if found.unpriced:
         out.print(f"\nTokens without a price: {', '.join(found.unpriced)}: give --prices FILE", highlight=False)
-    if not found.refusals and not found.unpriced:
+    elif without := [name for name, one in found.models.items() if not one.costs]:
+        remedy = "give their costs, or token counts with --prices FILE; fit leaves models out with --models"
+        out.print(f"\nNo cost of {', '.join(without)}: {remedy}", highlight=False, soft_wrap=True)
+    elif not found.refusals:
         out.print(f"\nNext: wiserouter fit {quote(str(file))}, with the same options", highlight=False, soft_wrap=True)
 
 

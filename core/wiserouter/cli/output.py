@@ -91,7 +91,8 @@ def picture_file(path: Path) -> Path:
     >>> picture_file(Path("curve")).name, picture_file(Path("curve.svg")).name
     ('curve.png', 'curve.svg')
     """
-    path = path if path.suffix not in {"", "."} else path.with_name(path.name.rstrip(".") + ".png")
+    if path.name and path.suffix in {"", "."}:
+        path = path.with_name(path.name.rstrip(".") + ".png")
     check_writable(path)
     return path
 

@@ -99,8 +99,16 @@ def prepare(
     """Fit a router on one half of a table as `WiseRouter.fit` does, and assign the other half to its contexts.
 
     Under a hard limit the worst case of a call is the most expensive call of its model in the whole table.
+
+    Raises
+    ------
+    InvalidInput
+        If the table has only one query.
     """
-    train, test = (table.rows(half) for half in random_halves(len(table.prompts), seed))
+    n = len(table.prompts)
+    if n < 2:
+        raise InvalidInput(f"a replay must have two queries or more, to learn from and to route, got {n}", value=n)
+    train, test = (table.rows(half) for half in random_halves(n, seed))
     router = WiseRouter.fit(
         RoutingLog.from_arrays(*train),
         encoder=encoder,

@@ -334,6 +334,7 @@ MISTAKES = [
     (("fit", "LOG", "-o", "/nonexistent/x.wise"), "/nonexistent/x.wise needs a folder that can be written to"),
     (("fit", "missing.csv", "-o", "."), ". must be a file, got a folder"),
     (("merge", "a.wise", "b.wise", "-o", "/nonexistent/x.wise"), "needs a folder that can be written to"),
+    (("plan", "missing.wise", "--plot", ""), ". must be a file, got a folder"),
     (("plan", "missing.wise", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
     (("replay", "LOG", "--budget", "1", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
     (("simulate", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),

@@ -103,6 +103,11 @@ def test_a_fitted_router_replays_another_log(tmp_path):
         prepare_with(router, dense_table(few)[0], seed=0)
 
 
+def test_one_query_cannot_be_learned_from_and_routed():
+    with pytest.raises(InvalidInput, match="two queries or more, to learn from and to route, got 1"):
+        prepare(TABLE.rows(np.array([0])), seed=0)
+
+
 def test_incomplete_queries_are_left_out_and_counted():
     reward = np.array([[0.5, np.nan], [0.5, 0.5]])
     table, dropped = dense_table(RoutingLog.from_arrays(["a", "b"], reward, np.ones((2, 2)), ("m", "n")))

@@ -354,6 +354,15 @@ def test_check_shows_the_mapping_the_models_and_what_is_refused(tmp_path):
     assert "Not used: note" in shown
 
 
+def test_check_names_the_models_whose_costs_are_missing(tmp_path):
+    row = {"prompt": "q", "model": "small", "reward": 1.0, "cost_usd": None}
+    path = put(tmp_path / "log.jsonl", [row, {**row, "model": "large", "cost_usd": 0.1}])
+    shown = wiserouter("log", "check", path)
+    assert "No cost of small: give their costs" in shown
+    assert "Next:" not in shown
+    assert "Next: wiserouter fit" in wiserouter("log", "check", put(path, [{**row, "cost_usd": 0.1}]))
+
+
 @pytest.mark.parametrize("command", [("log", "check"), ("fit", "-o", "unused.wise")])
 def test_a_call_with_an_empty_name_of_a_model_is_named_by_its_row(tmp_path, command):
     row = {"prompt": "q", "model": "small", "reward": 1, "cost": 0.1}
