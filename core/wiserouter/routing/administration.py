@@ -346,7 +346,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
         >>> why = router.explain(router.decide("What is the capital of France?"))
         >>> why.rule, [round(model.probability, 2) for model in why.models]
-        ('plan', [1.0, 0.0])
+        ('first', [1.0, 0.0])
         """
         from wiserouter.routing.explanation import explanation_of  # most processes explain nothing
 

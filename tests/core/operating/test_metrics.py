@@ -50,7 +50,8 @@ def test_counters_follow_decisions_outcomes_and_scores(registry):
     found = samples(registry)
     for name in ("small", "large"):
         of_model = [at for at, one in enumerate(decisions) if one.model == name]
-        assert found["wiserouter_decisions_total", "wise", name, "plan"] == len(of_model)
+        by_rule = [found.get(("wiserouter_decisions_total", "wise", name, rule), 0.0) for rule in ("first", "plan")]
+        assert by_rule == [float(decisions[0].model == name), len(of_model) - float(decisions[0].model == name)]
         charged = sum(0.001 * (at + 1) for at in of_model if at < 40)
         assert found["wiserouter_charged_usd_total", "wise", name] == pytest.approx(charged, abs=1e-12)
     outcomes = {outcome: found["wiserouter_calls_total", "wise", outcome] for outcome in ("charged", "released")}

@@ -20,7 +20,7 @@ def plan_of(problem: Problem) -> Plan:
     return Plan(problem.freq, problem.reward, problem.cost_usd, allow_skip=problem.allow_skip)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(problems())
 def test_value_equals_linprog(problem):
     rate = max(rate_of(problem), plan_of(problem).floor_usd)

@@ -15,16 +15,21 @@ PACKAGES = ("wiserouter", "wiserouter_litellm", "wiserouter_langchain")
 _OPTIONS: Any = {"warn_unknown_params": False}  # a class whose base takes the arguments describes them itself
 
 
-@cache
 def package(name: str) -> griffe.Module:
     """Return a package as griffe reads it, with the targets of imported names."""
+    return _packages()[name]
+
+
+@cache
+def _packages() -> griffe.ModulesCollection:
+    """Return all packages: their names refer to each other, and reading them takes seconds."""
     loader = griffe.GriffeLoader(
         search_paths=[str(ROOT / one) for one in ("core", ".")], docstring_parser="numpy", docstring_options=_OPTIONS
     )
     for one in PACKAGES:
         loader.load(one)
     loader.resolve_aliases()
-    return loader.modules_collection[name]
+    return loader.modules_collection
 
 
 def exported(name: str) -> dict[str, griffe.Object]:
