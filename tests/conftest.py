@@ -21,12 +21,18 @@ def pytest_configure(config):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_collection_finish():
+    """Keep the modules that the test files import, above all those of the frameworks, out of later searches."""
+    gc.collect()
+    gc.freeze()
+
+
 def sweep():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(3):  # what one pass closes may free more
             gc.collect()
-    gc.freeze()  # what is left, above all the modules of the frameworks, need not be searched again
+    gc.freeze()  # what is left need not be searched again
 
 
 @pytest.fixture(autouse=True, scope="module")
