@@ -243,6 +243,13 @@ def test_a_small_share_may_be_left_out_and_no_more():
         assert overlap.is_thin == thin
 
 
+def test_what_is_left_out_makes_the_decisions_worth_no_more():
+    logged = np.array([[0.5, 0.5, 0.0, 0.0]] * 100 + [[0.0, 1.0, 0.0, 0.0]] * 900)
+    overlap = overlap_of(np.tile([1.0, 0.0, 0.0, 0.0], (1_000, 1)), logged, NAMES)
+    assert overlap.left_out == pytest.approx(0.9)
+    assert overlap.effective == pytest.approx(1_000 * 0.1**2 / 0.2)  # weights of 2 for 50 decisions
+
+
 def test_one_heavy_decision_is_left_out():
     log = drawn(2_000, UNIFORM)
     logged = log.logged.copy()

@@ -2,9 +2,10 @@ r"""The overlap of a log and a target: whether the log contains the target's cho
 
 It depends on the logged probabilities alone, not on the draws. An action with a weight above n / `LEAST_EFFECTIVE` is
 treated as never drawn and left out, as one such decision would make up a hundredth of the estimate. The rest must have
-an effective sample size of at least `LEAST_EFFECTIVE`: n over the mean squared weight (Kish 1965). The part left out
-moves a mean reward by no more than its share of the target's choices. With :math:`m` effective decisions the standard
-error of a reward is up to :math:`1 / 2 \sqrt m`, so that a share of `LEFT_OUT` / sqrt(m) is at most a fifth of it.
+an effective sample size of at least `LEAST_EFFECTIVE`: n times the squared mean of the weights over the mean of their
+squares (Kish 1965), where the mean weight is the share of the target's choices that is kept. The part left out moves a
+mean reward by no more than its share of the target's choices. With :math:`m` effective decisions the standard error of
+a reward is up to :math:`1 / 2 \sqrt m`, so that a share of `LEFT_OUT` / sqrt(m) is at most a fifth of it.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ def overlap_of(target: FloatArray, chance: FloatArray, models: tuple[str, ...]) 
     weight, ratio = weights_of(target, chance), _ratio(target, chance)
     second = float((target * weight).sum(axis=1).mean())
     lost = np.where(weight > 0.0, 0.0, target)
+    kept = float((target - lost).sum(axis=1).mean())
     shares = dict(zip((*models, ""), lost.mean(axis=0).tolist(), strict=True))
     return Overlap(
         len(target),
-        len(target) / second if second else 0.0,
+        len(target) * kept**2 / second if second else 0.0,
         float(ratio[np.isfinite(ratio)].max(initial=0.0)),
         float(np.where(chance > 0.0, 0.0, target).sum(axis=1).mean()),
         float(lost.sum(axis=1).mean()),
