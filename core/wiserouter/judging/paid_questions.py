@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from math import isclose
 from typing import Any, Protocol, TypeVar
 
-from wiserouter.errors import WiseRouterError
+from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.judging.settings import JudgeSettings
+from wiserouter.validation import check_amount
 
 logger = logging.getLogger("wiserouter")
 
@@ -101,7 +102,7 @@ class PaidQuestions:
             value, cost_usd = read(result)
             return value
         except Exception as error:
-            cost_usd = getattr(error, "cost_usd", None)
+            cost_usd = _stated_usd(error)
             raise
         finally:
             cost_usd = bound_usd if cost_usd is None else cost_usd
@@ -148,6 +149,15 @@ def takes_names(ask: Callable[..., Any]) -> bool:
 def described(error: Exception) -> str:
     """Return an error of our own as it is, and any other by its type: its text may quote the prompt."""
     return str(error) if isinstance(error, WiseRouterError) else type(error).__name__
+
+
+def _stated_usd(error: Exception) -> float | None:
+    """Return the cost that an error states; None where it states none, or no amount."""
+    cost_usd: Any = getattr(error, "cost_usd", None)
+    try:
+        return check_amount("cost_usd", cost_usd)
+    except InvalidInput:
+        return None
 
 
 def _may_pass(error: BaseException) -> bool:

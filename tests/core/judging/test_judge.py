@@ -233,6 +233,23 @@ def test_a_failed_question_costs_its_bound_unless_its_cost_is_known():
     assert router.status("judge:default").spent_usd == pytest.approx(0.001)
 
 
+class Costed(Exception):
+    def __init__(self, cost_usd):
+        self.cost_usd = cost_usd
+
+
+@pytest.mark.parametrize("cost_usd", [float("nan"), float("inf"), -5.0, "0.01"])
+def test_a_cost_of_a_failure_that_is_no_amount_is_not_believed(cost_usd):
+    router = started()
+
+    def ask(prompt, answer):
+        raise Costed(cost_usd)
+
+    _, figures = judged(ask, 3, router=router, budget_usd=0.05, cost_usd=0.02, attempts=1)
+    assert (figures.failed, figures.unpaid) == (2, 1)
+    assert router.status("judge:default").spent_usd == pytest.approx(figures.spent_usd) == pytest.approx(0.04)
+
+
 def test_its_budget_renews():
     from wiserouter import MemoryStore
 
