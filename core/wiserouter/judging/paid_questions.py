@@ -128,8 +128,25 @@ def most_usd(ask: Callable[..., Any], texts: tuple[str, ...], otherwise_usd: flo
     return otherwise_usd if bound is None else float(bound(*texts))
 
 
+class EndedByJudge(Exception):
+    """A judge ended itself: it raised `SystemExit`, or `CancelledError` where no one had cancelled it."""
+
+
 async def result_of(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
-    """Return the result of a function of any kind, called in a thread unless it is a coroutine function."""
+    """Return the result of a function of any kind, called in a thread unless it is a coroutine function.
+
+    What it raises to end itself ends the question alone, and not the task or the event loop that asks.
+    """
+    try:
+        return await _called(ask, texts)
+    except (asyncio.CancelledError, SystemExit) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise EndedByJudge(type(error).__name__) from error
+
+
+async def _called(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
     given = {"inputs": texts[0], "outputs": texts[1]} if len(texts) == 2 and takes_names(ask) else {}
     positional = () if given else texts
     if inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None)):  # noqa: B004

@@ -250,6 +250,23 @@ def test_a_cost_of_a_failure_that_is_no_amount_is_not_believed(cost_usd):
     assert router.status("judge:default").spent_usd == pytest.approx(figures.spent_usd) == pytest.approx(0.04)
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit])
+def test_a_judge_that_ends_itself_has_failed_and_is_asked_again(error):
+    def ask(prompt, answer):
+        if len(asked) < 6:
+            asked.append(prompt)
+            raise error
+        return 1.0
+
+    async def ask_later(prompt, answer):
+        return ask(prompt, answer)
+
+    for each in (ask, ask_later):
+        asked = []
+        _, figures = judged(each, 10, attempts=1, concurrency=2)
+        assert (figures.failed, figures.judged, figures.waiting) == (6, 4, 0)
+
+
 def test_its_budget_renews():
     from wiserouter import MemoryStore
 
