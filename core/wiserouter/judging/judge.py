@@ -120,7 +120,7 @@ class Judge:
         self._held: OrderedDict[str, JudgedCall] = OrderedDict()
         self._lock = RLock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._active = 0
+        self._active: set[object] = set()
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread: int | None = None
@@ -158,7 +158,7 @@ class Judge:
 
     def waits(self) -> int:
         """Return the number of calls that wait for the judge or are with it."""
-        return len(self._waiting) + self._active
+        return len(self._waiting) + len(self._active)
 
     def run_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ask the judge on this event loop from now on; by default it runs in a thread of its own."""
@@ -209,12 +209,12 @@ class Judge:
             return False
         loop = self._running_loop()
         self._waiting.append(call)
-        if self._active < self.settings.concurrency:
-            self._active += 1
+        if len(self._active) < self.settings.concurrency:
+            self._active.add(place := object())
             if self._loop_thread == get_ident():
-                self._start()
+                self._start(place)
             else:
-                loop.call_soon_threadsafe(self._start)
+                loop.call_soon_threadsafe(self._start, place)
         return True
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
@@ -229,26 +229,32 @@ class Judge:
 
     def _begin_on(self, loop: asyncio.AbstractEventLoop, thread: int | None) -> None:
         """Run on a new loop; calls that an ended loop, or the parent of this process, had under way are lost here."""
-        self._loop, self._loop_thread, self._tasks, self._active = loop, thread, set(), 0
-        if self._pid != os.getpid():
+        forked = self._pid != os.getpid()
+        if forked or self._loop is None or self._loop.is_closed():
+            self._active.clear()
+        self._loop, self._loop_thread, self._tasks = loop, thread, set()
+        if forked:
             self._pid = os.getpid()
             self._waiting.clear()  # the parent judges them
 
-    def _start(self) -> None:
-        """Start a task for the calls that wait; on the loop."""
-        task = asyncio.get_running_loop().create_task(self._judge_waiting(), context=Context())  # not the caller's
+    def _start(self, place: object) -> None:
+        """Start a task for the calls that wait, in one of the `concurrency` places; on the loop."""
+        task = asyncio.get_running_loop().create_task(self._judge_waiting(place), context=Context())  # not the caller's
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _judge_waiting(self) -> None:
-        """Judge calls until none waits."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._active -= 1
-                    return
-                call = self._waiting.popleft()
-            await self._judge(call)
+    async def _judge_waiting(self, place: object) -> None:
+        """Judge calls until none waits, and give the place back."""
+        try:
+            while True:
+                with self._lock:
+                    if not self._waiting:
+                        self._active.discard(place)
+                        return
+                    call = self._waiting.popleft()
+                await self._judge(call)
+        finally:
+            self._active.discard(place)
 
     async def _judge(self, call: JudgedCall) -> None:
         """Judge one call; no failure of the judge ends the task."""

@@ -362,6 +362,34 @@ def test_it_runs_on_the_callers_event_loop_and_stops_cleanly():
     asyncio.run(main())
 
 
+def test_calls_under_way_are_counted_when_it_moves_to_the_callers_event_loop():
+    async def main():
+        router, under_way, most = started(), set(), []
+        goes_on = threading.Event()
+
+        def ask(prompt, answer):
+            under_way.add(threading.get_ident())
+            most.append(len(under_way))
+            goes_on.wait(5.0)
+            under_way.discard(threading.get_ident())
+            return 1.0
+
+        judge = router.judge_with(ask, share=1.0, concurrency=2)
+        served(router, judge, 2)
+        while len(most) < 2:
+            await asyncio.sleep(0.001)
+        judge.run_on(asyncio.get_running_loop())
+        served(router, judge, 2)
+        await asyncio.sleep(0.01)
+        assert (judge.waits(), max(most)) == (4, 2)
+        goes_on.set()
+        assert await judge.aflush(5.0)
+        assert (judge.waits(), judge.counts.judged) == (0, 4)
+        judge.close()
+
+    asyncio.run(main())
+
+
 def test_it_goes_on_after_its_event_loop_has_ended():
     router = started()
     judge = router.judge_with(lambda prompt, answer: 1.0, share=1.0)
