@@ -68,10 +68,11 @@ async def test_a_share_of_the_sessions_is_acted_on(provider, settled, tmp_path):
     assert router.status().amount_usd == 5.0
 
 
-async def test_where_the_budget_of_the_share_is_used_up_the_call_is_only_observed(provider, settled):
+@pytest.mark.parametrize("share", [1e-9 + 0.5, 1.0])
+async def test_where_the_budget_of_the_share_is_used_up_the_call_is_only_observed(provider, settled, share):
     router = fitted("small")
     rows = llms(weighted("small", 0), weighted("large", 1))
-    callback = attach(rows, "wise", router=router, budget=TINY, mode="shadow", share=1e-9 + 0.5, cap_output_tokens=50)
+    callback = attach(rows, "wise", router=router, budget=TINY, mode="shadow", share=share, cap_output_tokens=50)
     await callback._router.acompletion(model="wise", messages=HI, metadata={"session_id": session(True, 0.5)})
     assert asked(provider) == ["large"]
     await settled(lambda: router.status(OBSERVED).charged == 1)

@@ -89,7 +89,7 @@ class RouterMode(RouterOrders):
     def _divide(
         self, budget: Budget, scope: str, parent: str | None, shadow: Shadow | None, *, restart: bool = False
     ) -> None:
-        if shadow and shadow.share < 1.0:
+        if shadow:
             scopes = [None if one is None else observed_scope(one) for one in (scope, parent)]
             self._store.open(scopes[0] or "", shadow.observed(budget), parent=scopes[1], restart=restart)
         self._store.open(scope, shadow.acted(budget) if shadow else budget, parent=parent, restart=restart)

@@ -60,10 +60,8 @@ class Shadow:
         return int.from_bytes(hashed.digest()) / _HASHES < self.share
 
     def sides(self, scope: str) -> tuple[tuple[str, float], ...]:
-        """Return the two scopes of a scope, with the part of its budget that each has."""
-        if self.share == 1.0:
-            return ((scope, 1.0),)
-        return (scope, self.share or 1.0), (observed_scope(scope), 1.0 - self.share)
+        """Return the two scopes of a scope, with the part of its budget that each has; one without calls has all."""
+        return (scope, self.share or 1.0), (observed_scope(scope), 1.0 - self.share or 1.0)
 
     def acted(self, budget: Budget) -> Budget:
         """Return the budget of the calls that it acts on; where it acts on none, all of it, of which nothing is spent.
@@ -76,8 +74,11 @@ class Shadow:
         return budget if self.share in (0.0, 1.0) else _part(budget, self.share)
 
     def observed(self, budget: Budget) -> Budget:
-        """Return the account on which the other calls are booked as if it acted; it refuses none of them."""
-        return _never_refusing(_part(budget, 1.0 - self.share))
+        """Return the account on which the other calls are booked as if it acted; it refuses none of them.
+
+        Where it acts on all, these are calls that the budget has refused.
+        """
+        return _never_refusing(_part(budget, 1.0 - self.share or 1.0))
 
 
 def observed_scope(scope: str) -> str:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Price, Shadow, Usage, WiseRouter
 from wiserouter.cli import app
-from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownModel
+from wiserouter.errors import AlreadySettled, InvalidInput, UnknownModel
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import gain, incumbents
@@ -146,11 +146,16 @@ def test_a_share_whose_budget_is_used_up_is_only_observed(tmp_path):
     assert {side["share"] for side in sides if not side["acts"]} == {0.0}
 
 
-def test_the_whole_share_needs_no_account_of_observed_calls():
-    router = make(Shadow(1.0))
-    assert not router.observe("a", incumbent="small").would_be
-    with pytest.raises(NotStarted):
-        router.status(observed_scope("default"))
+def test_a_used_up_budget_refuses_no_call_of_the_whole_share():
+    router = make(Shadow(1.0), Budget(2.5, 2, limit="hard"))
+    for acts in (True, False):
+        decision = router.observe("a", incumbent="small")
+        assert (decision.would_be == "") is acts
+        router.charge(decision, cost_usd=2.0)
+    assert router.status().spent_usd == 2.0
+    assert router.status(observed_scope("default")).decided == 1
+    router.set_budget(amount_usd=500.0)
+    assert router.status().amount_usd == 500.0
 
 
 def test_a_changed_budget_is_divided_again():
