@@ -23,6 +23,9 @@ app = typer.Typer(help="Report on shadow mode, where the router decides but does
 MOST_SHOWN = 20
 """Most models of the table."""
 
+LEAST_UNSEEN = 0.005
+"""Share of what runs without the router that no call shows, from which on the report says so."""
+
 
 @app.callback()
 def _shadow() -> None:
@@ -102,7 +105,12 @@ def _fields(one: Gain, n: int) -> dict[str, Any]:
         "known": one.known,
         "difference": _interval(one.total, n),
         "baseline": _interval(one.baseline, n),
-        "shown_by_calls": {"share": one.share, "effective": one.effective, **_interval(one.identified, n)},
+        "shown_by_calls": {
+            "share": one.share,
+            "baseline_share": one.baseline_share,
+            "effective": one.effective,
+            **_interval(one.identified, n),
+        },
         "by_estimate": {"share": 1.0 - one.share, "mean": one.by_estimate, "where": one.where},
     }
 
@@ -129,6 +137,7 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
         if one is None:
             continue
         change, base, rest = one["difference"], one["baseline"], one["by_estimate"]
+        bound = "the interval allows 0 to 1 for it" if name == "reward" else "it has no interval"
         what = "Spend" if name == "cost_usd" else f"Reward ({one['known']:,} scores)"
         lines.append(
             f"{what} per call: {base['mean']:.4g}{unit} without the router, "
@@ -137,10 +146,15 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
         )
         if rest["share"] > 0.0:
             models = ", ".join(list(rest["where"])[:3])
-            bound = "the interval allows 0 to 1 for it" if name == "reward" else "it has no interval"
             lines.append(
                 f"  {rest['share']:.0%} of the choices ({models}) no call shows: they count by the router's own "
                 f"estimates, and {bound}; acting on a share shows them: share: 0.1"
+            )
+        unseen = 1.0 - one["shown_by_calls"]["baseline_share"]
+        if unseen > LEAST_UNSEEN:
+            lines.append(
+                f"  {unseen:.0%} of what runs without the router no call shows: it counts by the router's own "
+                f"estimates, and {bound}; acting on fewer calls, and scoring more, shows it"
             )
     if figures["reward"] is None:
         lines.append(

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Price, Shadow, Usage, WiseRouter
 from wiserouter.cli import app
+from wiserouter.cli.shadow import lines_of, report_of
 from wiserouter.errors import AlreadySettled, InvalidInput, UnknownModel
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
@@ -250,6 +251,20 @@ def test_without_overlap_the_interval_holds_every_reward():
     assert (found.share, found.effective, found.where) == (0.0, 0.0, {"m1": 1.0})
     assert found.total.low == pytest.approx(-0.4, abs=0.02)
     assert found.total.high == pytest.approx(0.6, abs=0.02)
+
+
+def test_an_incumbent_that_no_call_shows_counts_by_estimates_within_every_reward():
+    n = 1_000
+    told = {"share": 1.0, "acted": np.ones(n, bool), "incumbent": np.ones(n, int), "reward": np.full(n, 0.4)}
+    calls = calls_of(np.zeros(n, int), np.tile([1.0, 0.0], (n, 1)), **told)
+    calls = calls._replace(expected_cost_usd=np.tile([1.0, 3.0], (n, 1)))
+    reward, cost = gain(calls), gain(calls, "cost_usd")
+    assert (reward.share, reward.baseline_share) == (1.0, 0.0)
+    assert (reward.total.low, reward.total.high) == pytest.approx((-0.6, 0.4), abs=0.02)
+    assert (reward.baseline.low, reward.baseline.high) == (0.0, 1.0)
+    assert cost.total.mean == pytest.approx(-2.0, abs=0.02)
+    assert cost.baseline.mean == 3.0
+    assert any("100% of what runs without the router no call shows" in line for line in lines_of(report_of(calls)))
 
 
 @settings(max_examples=10)

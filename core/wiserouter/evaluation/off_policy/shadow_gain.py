@@ -6,8 +6,9 @@ doubly robust estimates of :math:`\pi` and `h` under `m` is the gain, with one i
 that was not named is taken to be drawn at random in each context, as by a load balancer, with the observed frequencies.
 The calls of a conversation are acted on together: with respect to what calls show and to intervals they are one draw.
 
-Where :math:`m_i(a)` is 0 or almost 0, no call says what `a` would have been worth. This part is reported apart: by the
-router's own estimates, and for rewards within the bounds 0 and 1, which hold whatever the model is worth (Manski 1990).
+Where :math:`m_i(a)` is 0 or almost 0, no call says what `a` would have been worth: as a choice of the router or, where
+it acts on all calls, as the incumbent. This part is reported apart: by the router's own estimates, and for rewards
+within the bounds 0 and 1, which hold whatever the model is worth (Manski 1990).
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class Gain(NamedTuple):
         The whole difference. Its interval holds the bounds of rewards in the part that is not identified; costs there
         are the estimates of the router, without an interval.
     identified : Estimate
-        The part that calls show: the choices that also ran, less all that runs without the router.
+        The part that calls show: the choices that also ran, less what runs without the router.
     baseline : Estimate
-        The mean outcome without the router.
-    share : float
-        Share of the router's choices that calls show.
+        The mean outcome without the router, with bounds and estimates as in `total`.
+    share, baseline_share : float
+        Share that calls show of the router's choices, and of what runs without it.
     by_estimate : float
-        The rest of its choices by the router's own estimates, per call.
+        The rest by the router's own estimates, per call.
     effective : float
         Number of draws of the router's own that the calls are worth, those of a conversation being one; 0 where they
         are too few.
@@ -56,6 +57,7 @@ class Gain(NamedTuple):
     identified: Estimate
     baseline: Estimate
     share: float
+    baseline_share: float
     by_estimate: float
     effective: float
     known: int
@@ -102,7 +104,7 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 
     drawn = share * target + (1.0 - share) * baseline
     chance = drawn * known_share(group, calls.ran, known, len(calls.models))[group]
     weight, base_weight = weights_of(target, chance, draws), weights_of(baseline, chance, draws)
-    shown = np.where(weight > 0.0, target, 0.0)
+    shown, base_shown = np.where(weight > 0.0, target, 0.0), np.where(base_weight > 0.0, baseline, 0.0)
     effective = _effective(shown, weight, draws)
     if effective < LEAST_EFFECTIVE:
         weight, shown, effective = np.zeros_like(weight), np.zeros_like(shown), 0.0
@@ -110,18 +112,36 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 
     q = running_mean_predictions(group, calls.ran, y, known, len(calls.models))
     ran = q[each, calls.ran]
     weight, base_weight = (np.where(known, one[each, calls.ran], 0.0) for one in (weight, base_weight))
-    base = doubly_robust(base_weight, y, ran, (baseline * q).sum(axis=1), level, calls.unit)
-    expected = ((shown - baseline) * q).sum(axis=1)
+    base = doubly_robust(base_weight, y, ran, (base_shown * q).sum(axis=1), level, calls.unit)
+    expected = ((shown - base_shown) * q).sum(axis=1)
     identified = doubly_robust(weight - base_weight, y, ran, expected, level, calls.unit)
-    lost = target - shown
-    by_estimate = float((lost * _estimates(calls, outcome)).sum(axis=1).mean())
-    low, high = (0.0, float(lost.sum(axis=1).mean())) if outcome == "reward" else (by_estimate, by_estimate)
-    total = Estimate(identified.mean + by_estimate, identified.low + low, identified.high + high, identified.se)
+    lost, base_lost, estimates = target - shown, baseline - base_shown, _estimates(calls, outcome)
+    rest, base_rest = (_not_shown(one, estimates, outcome) for one in (lost - base_lost, base_lost))
     shares = dict(zip(calls.models, lost.mean(axis=0).tolist(), strict=True))
-    where = {name: part for name, part in sorted(shares.items(), key=lambda one: -one[1]) if part > 0.0}
     return Gain(
-        total, identified, base, float(shown.sum(axis=1).mean()), by_estimate, effective, int(known.sum()), where
+        total=_plus(identified, rest),
+        identified=identified,
+        baseline=_plus(base, base_rest),
+        share=float(shown.sum(axis=1).mean()),
+        baseline_share=float(base_shown.sum(axis=1).mean()),
+        by_estimate=rest.mean,
+        effective=effective,
+        known=int(known.sum()),
+        where={name: part for name, part in sorted(shares.items(), key=lambda one: -one[1]) if part > 0.0},
     )
+
+
+def _not_shown(part: FloatArray, estimates: FloatArray, outcome: OutcomeName) -> Estimate:
+    """Return the worth of a part that no call shows, by the router's estimates; of rewards within 0 and 1."""
+    mean = float((part * estimates).sum(axis=1).mean())
+    if outcome != "reward":
+        return Estimate(mean, mean, mean, 0.0)
+    low, high = (float(bound(part, 0.0).sum(axis=1).mean()) for bound in (np.minimum, np.maximum))
+    return Estimate(mean, low, high, 0.0)
+
+
+def _plus(shown: Estimate, rest: Estimate) -> Estimate:
+    return Estimate(shown.mean + rest.mean, shown.low + rest.low, shown.high + rest.high, shown.se)
 
 
 def estimated_gain(calls: ShadowCalls) -> float:
