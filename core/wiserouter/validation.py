@@ -31,7 +31,7 @@ def check_reward(value: float) -> float:
     """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput`."""
     if type(value) is float and 0.0 <= value <= 1.0:
         return value
-    if not (isinstance(value, _NUMBER) and 0.0 <= value <= 1.0):
+    if not (isinstance(value, _NUMBER | np.bool_) and 0.0 <= value <= 1.0):
         raise InvalidInput(f"reward must lie in [0, 1], got {value!r}: rescale the score", value=value)
     return float(value)
 

@@ -74,6 +74,6 @@ def read_verdict(result: Any) -> Verdict:
     cost_usd = None if cost is None else check_amount("cost_usd", cost)
     if isinstance(score, str) and score in _PREFERENCES:
         return Verdict(_PREFERENCES[score], cost_usd)
-    if isinstance(score, bool | int | float | np.number) and 0.0 <= score <= 1.0:
+    if isinstance(score, bool | int | float | np.number | np.bool_) and 0.0 <= score <= 1.0:
         return Verdict(float(score), cost_usd)
     raise NoVerdict(f"a judge must give a score in [0, 1], got {type(score).__name__}", cost_usd)

@@ -189,6 +189,11 @@ def test_nonsense_is_never_a_score(result):
     assert (figures.judged, figures.failed, router.estimates.labels.sum()) == (0, 1, 0.0)
 
 
+def test_a_comparison_of_numpy_is_a_score():
+    router, figures = judged(lambda prompt, answer: np.array([4])[0] == int(answer), 1)
+    assert (figures.judged, router.estimates.reward.sum()) == (1, 1.0)
+
+
 def test_a_slow_judge_is_given_up():
     async def ask(prompt, answer):
         await asyncio.sleep(60.0)

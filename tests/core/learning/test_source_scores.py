@@ -71,6 +71,7 @@ def test_numbers_of_every_type_weigh_and_score_alike(share):
         assert check_weight(number) == check_reward(number) == share
     for number in (0, 1, True, np.int64(1)):
         assert (type(check_weight(number)), type(check_reward(number))) == (float, float)
+    assert (type(check_reward(np.True_)), check_reward(np.False_)) == (float, 0.0)
     for number in (-1e-9, 1.0 + 1e-9, float("nan"), float("inf"), "1", None):
         for check in (check_weight, check_reward):
             with pytest.raises(InvalidInput, match="must lie in"):
