@@ -10,6 +10,9 @@ from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.off_policy import always, at_plan, evaluate, read_decisions
 from wiserouter.routing.journal_reader import JournalReader
 
+path = Path("decisions.jsonl")
+if path.exists():  # a journal is continued, and the truth is that of this run alone
+    raise SystemExit(f"{path} is there: move or delete it, or run this in another folder")
 rng = np.random.default_rng(0)
 table = make_table(4_000, rng)  # synthetic and dense: the truth is known
 past, now = table.rows(np.arange(1_000)), table.rows(np.arange(1_000, 4_000))
@@ -18,7 +21,7 @@ router = WiseRouter.fit(scored, n_contexts=6, seed=0)
 router.explore = ExploreShare(0.2)  # 100 x models / share decisions suffice for any target: 2,000 here
 fitted, names = router.plan, router.pool.names
 
-journal = router.journal_to(Path("decisions.jsonl"))
+journal = router.journal_to(path)
 router.start(Budget(amount_usd=6.0, horizon=3_200))
 for i, prompt in enumerate(now.prompts):
     decision = router.decide(prompt)
@@ -28,7 +31,7 @@ for i, prompt in enumerate(now.prompts):
         router.reward(decision, float(now.reward[i, model]))
 journal.close()
 
-log = read_decisions(JournalReader(Path("decisions.jsonl")))
+log = read_decisions(JournalReader(path))
 targets = {f"{rate} USD per query": at_plan(log, fitted, names, rate) for rate in (0.001, 0.003, 0.004)}
 targets |= {"no nano": at_plan(log, fitted, names, 0.002, without=["nano"]), "mini alone": always(log, "mini")}
 for name, target in targets.items():
