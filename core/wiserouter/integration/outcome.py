@@ -2,7 +2,8 @@
 
 A provider may have billed a call that timed out, was cancelled, lost its connection or ended in a server error. Only
 two kinds of errors prove the opposite: an answer that refuses the request (4xx), and a connection that was never made.
-Errors are told apart by their status code and by the names of their classes, so that no client needs to be imported.
+A content filter reads the prompt before it refuses it, and some providers, such as Azure, bill that. Errors are told
+apart by their status code and by the names of their classes, so that no client needs to be imported.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ _MAYBE_ANSWERED = frozenset(
         *("urllib3.ReadTimeoutError", "urllib3.ProtocolError"),
         *("builtins.ConnectionResetError", "builtins.BrokenPipeError"),
         *("litellm.MidStreamFallbackError", "litellm.GuardrailRaisedException", "litellm.BlockedPiiEntityError"),
+        "litellm.ContentPolicyViolationError",
     }
 )
 """Errors after the request left, whatever status they bring."""
+
+_FILTERED = frozenset({"content_filter", "content_policy_violation"})
+"""The codes in the errors of providers whose content filter refused a request."""
 
 
 def proves_unbilled(error: BaseException | None) -> bool:
@@ -85,7 +90,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _verdict(error: BaseException) -> bool | None:
     """Return True if one error proves that nothing was billed, False if it does not, None if its cause decides."""
     names = {_name(kind) for kind in type(error).__mro__}
-    if not isinstance(error, Exception) or names & _MAYBE_ANSWERED:
+    if not isinstance(error, Exception) or names & _MAYBE_ANSWERED or str(getattr(error, "code", "")) in _FILTERED:
         return False
     if names & _NEVER_SENT:
         return True

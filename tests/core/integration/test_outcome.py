@@ -75,6 +75,8 @@ def test_a_connection_that_was_never_made_is_unbilled(error):
         ConnectionResetError("reset"),
         status(429, "litellm.exceptions", "MidStreamFallbackError"),
         status(400, "litellm.exceptions", "GuardrailRaisedException"),
+        status(400, "litellm.exceptions", "ContentPolicyViolationError"),
+        error_of("openai", "BadRequestError", status_code=400, code="content_filter"),
         error_of("connectrpc.errors", "ConnectError"),
     ],
     ids=repr,
