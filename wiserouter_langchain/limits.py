@@ -81,7 +81,7 @@ _TOOL_NAMES = frozenset(
 _PLAIN_VALUES = frozenset({"auto", "default", "flex", "global", "standard", "standard_only", "text"})
 _PRICED_FIELDS = (
     *("service_tier", "speed", "inference_geo", "mcp_servers", "audio", "modalities", "web_search_options"),
-    *("use_previous_response_id", "container"),
+    *("use_previous_response_id", "container", "context_management"),
 )
 """Fields of chat models that may change the price of a call, or add to its input."""
 
@@ -249,8 +249,15 @@ def costly_field(fields: Mapping[str, Any]) -> str | None:
 
 
 def _is_plain(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return value.keys() == {"edits"} and all(map(_clears, value["edits"] or ()))
     values = value if isinstance(value, list | tuple) else [value]
     return all(isinstance(each, str) and each in _PLAIN_VALUES for each in values)
+
+
+def _clears(edit: object) -> bool:
+    """Return True if an edit of the context leaves parts of the prompt out; a compaction is a call of its own."""
+    return isinstance(edit, Mapping) and str(edit.get("type")).startswith("clear_")
 
 
 def _pairs(kwargs: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

@@ -40,6 +40,7 @@ class Billed(StubChat):
     model_kwargs: dict = {}  # noqa: RUF012
     extra_body: dict = {}  # noqa: RUF012
     service_tier: str | None = None
+    context_management: dict | list | None = None
     bills: list = []  # noqa: RUF012
 
     def _answer(self, messages, **kw):
@@ -261,12 +262,19 @@ def test_under_an_expected_limit_arguments_pass_as_they_are():
         {"service_tier": "priority"},
         {"extra_body": {"provider": {}}},
         {"extra_body": {"max_tokens": None}},  # takes back the limit that is set on the model
+        {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112"}]}},
+        {"context_management": [{"type": "compaction", "compact_threshold": 100_000}]},  # as OpenAI has it
     ],
 )
 def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fields):
     with pytest.raises(UnknownPrice, match=next(iter(fields))):
         routed([], **fields)
     assert routed([], limit="expected", **fields).core.status().decided == 0
+
+
+def test_a_model_that_clears_parts_of_the_prompt_is_bounded():
+    llm = routed([], context_management={"edits": [{"type": "clear_tool_uses_20250919"}]})
+    assert llm.invoke("hello").text == "an answer"
 
 
 @pytest.mark.parametrize("schema", [City, {"title": "City", "anyOf": []}, {"type": "json_schema", "json_schema": {}}])
