@@ -56,7 +56,7 @@ class PoolMember:
     most_output_tokens : int or None
         The longest answer that it can give, where its profile says so.
     unbounded : str or None
-        The setting by which a hard budget cannot bound its calls.
+        The reason why a hard budget cannot bound its calls, such as a setting.
     own_tokens : int
         A bound on the input tokens that its own settings add.
     wrapping : Wrapping or None

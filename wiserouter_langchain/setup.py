@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,12 @@ from langchain_core.language_models import BaseChatModel
 from wiserouter import Budget, Model, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router, split_arm, trace_decisions
+from wiserouter_langchain.call_environment import RoutingChatModel
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
+
+_ROUTER = "it is a router, which may call several models: put its models into this pool, or start the budget on it"
+"""The reason why a hard budget cannot bound the calls of a router."""
 
 _joining: ContextVar[str] = ContextVar("wiserouter_joining", default="")
 """The name of the model that the router learns of before it is a member of the pool."""
@@ -47,7 +52,7 @@ def pool_members(
     fields = {} if output_version is None else {"output_version": output_version}
     own = {name: prices.get(name) or fitted.get(name) or prices.get(split_arm(name).model) for name in models}
     return {
-        name: pool_member(name, model.model_copy(update=fields) if fields else model, own[name], wrappings.get(name))
+        name: _member(name, model.model_copy(update=fields) if fields else model, own[name], wrappings.get(name))
         for name, model in models.items()
     }
 
@@ -143,7 +148,7 @@ def add_member(
     if name in members:
         raise InvalidInput(f"the name of a new model must be new, got {name!r}", value=name)
     inner, wrapping = unwrapped(name, model)
-    member = pool_member(name, inner, price, None if wrapping == PLAIN else wrapping)
+    member = _member(name, inner, price, None if wrapping == PLAIN else wrapping)
     if router.is_hard() or (router.conversations is not None and router.conversations.has_hard_runs):
         _check_bounded({name: member}, cap_output_tokens)
     joining = _joining.set(name)
@@ -152,6 +157,12 @@ def add_member(
     finally:
         _joining.reset(joining)
     members[name] = member  # only now: calls choose among the members, and the router must know those
+
+
+def _member(name: str, model: BaseChatModel, own_price: Price | None, wrapping: Wrapping | None) -> PoolMember:
+    """Return a member of the pool; no hard budget bounds a router, whose models may fail one after another."""
+    member = pool_member(name, model, own_price, wrapping)
+    return replace(member, unbounded=_ROUTER) if isinstance(model, RoutingChatModel) else member
 
 
 def _check_bounded(members: Mapping[str, PoolMember], cap_output_tokens: int | None) -> None:

@@ -132,6 +132,16 @@ def test_what_cannot_be_added_changes_nothing():
     assert set(llm.models) == set(llm._environment.members) == set(llm.core.pool.names) == {"small"}
 
 
+def test_a_router_in_a_pool_is_refused_under_a_hard_budget_since_it_may_call_several_models():
+    inner = routed(models={"small": StubChat(max_tokens=5, fail=True), "large": StubChat(max_tokens=5)})
+    kept = {"models": {"pool": inner}, "prices": {"pool": PRICES["large"]}}
+    with pytest.raises(UnknownPrice, match="put its models into this pool"):
+        RunnableWiseRouter(**kept, budget=Budget(1.0, 10, limit="hard"))
+    outer = RunnableWiseRouter(**kept, budget=Budget(1.0, 10))
+    assert outer.invoke("hello").text
+    assert (outer.core.status().charged, outer.core.status().in_flight) == (1, 0)
+
+
 @pytest.fixture
 def no_files_on_the_loop(monkeypatch):
     """Looking at a file from a running event loop is an error."""
