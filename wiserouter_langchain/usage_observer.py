@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import BaseMessage, BaseMessageChunk
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 _START = "on_chat_model_start"
@@ -130,9 +130,9 @@ class UsageObserver(BaseCallbackHandler):
         self.on_end(None)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Record the part of the answer that came before the error."""
+        """Record the part of the answer that came before the error, or that the error holds."""
         message = _message(kwargs.get("response"))
-        self._add(run_id, None if message is None or _is_empty(message) else message, error)
+        self._add(run_id, _unparsed(error) if message is None or _is_empty(message) else message, error)
         self.on_end(error)
 
     def _add(self, run_id: UUID, message: BaseMessage | None, error: BaseException | None = None) -> None:
@@ -152,6 +152,27 @@ def _message(response: LLMResult | None) -> BaseMessage | None:
     generations = response.generations if response is not None else []
     first = generations[0][0] if generations and generations[0] else None
     return first.message if isinstance(first, ChatGeneration) else None
+
+
+def _unparsed(error: BaseException) -> BaseMessage | None:
+    """Return the answer that OpenAI's client did not parse, since it ended at its limit; None in any other error."""
+    completion: Any = getattr(error, "completion", None)
+    usage, choices = getattr(completion, "usage", None), getattr(completion, "choices", None)
+    if not usage or not choices:
+        return None
+    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    counts: Any = {
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "input_token_details": {
+            "cache_read": getattr(read, "cached_tokens", None) or 0,
+            "cache_creation": getattr(read, "cache_write_tokens", None) or 0,
+        },
+        "output_token_details": {"reasoning": getattr(written, "reasoning_tokens", None) or 0},
+    }
+    ended = {"finish_reason": choices[0].finish_reason}
+    return AIMessage(choices[0].message.content or "", usage_metadata=counts, response_metadata=ended)
 
 
 def _is_generated(message: BaseMessage, response: LLMResult, run_id: UUID) -> bool:

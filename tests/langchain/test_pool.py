@@ -133,7 +133,8 @@ def test_what_cannot_be_added_changes_nothing():
 
 
 def test_a_router_in_a_pool_is_refused_under_a_hard_budget_since_it_may_call_several_models():
-    inner = routed(models={"small": StubChat(max_tokens=5, fail=True), "large": StubChat(max_tokens=5)})
+    bounded = {"max_tokens": 5, "profile": {"max_input_tokens": 1_000, "max_output_tokens": 5}}
+    inner = routed(models={"small": StubChat(fail=True, **bounded), "large": StubChat(**bounded)})
     kept = {"models": {"pool": inner}, "prices": {"pool": PRICES["large"]}}
     with pytest.raises(UnknownPrice, match="put its models into this pool"):
         RunnableWiseRouter(**kept, budget=Budget(1.0, 10, limit="hard"))

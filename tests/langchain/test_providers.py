@@ -5,6 +5,7 @@ import socket
 from uuid import uuid4
 
 import httpx
+import openai
 import pytest
 import respx
 from langchain_anthropic import ChatAnthropic
@@ -187,6 +188,21 @@ def test_structured_output(web, prefer):
     llm = routed(web, prefer)
     assert llm.with_structured_output(City).invoke("where?") == City(city="Rome")
     assert llm.core.status().spent_usd == pytest.approx(USD[prefer])
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_structured_answer_that_ends_at_its_limit_is_charged_and_no_other_model_is_asked(web, way):
+    whole = openai_answer(httpx.Request("POST", OPENAI, json={"model": "gpt-4o-mini", "messages": []})).json()
+    whole["choices"][0] |= {"finish_reason": "length", "message": {"role": "assistant", "content": '{"ci'}}
+    web.post(f"{OPENAI}/chat/completions").mock(return_value=httpx.Response(200, json=whole))
+    llm = routed(web, "small")
+    structured = llm.with_structured_output(City, method="json_schema")
+    with pytest.raises(openai.LengthFinishReasonError):
+        structured.invoke("where?") if way == "invoke" else await structured.ainvoke("where?")
+    status = llm.core.status()
+    assert (status.charged, status.presumed, status.in_flight, web.anthropic.calls) == (1, 0, 0, 0)
+    assert status.spent_usd == pytest.approx(OPENAI_USD)
+    assert not llm._environment.rests.any
 
 
 @pytest.mark.parametrize("prefer", ["small", "large"])
