@@ -15,6 +15,7 @@ TESTS = (
     "test_standard.py",
     "test_runnable.py",
     "test_call_scope.py",
+    "test_runs.py",
     "test_settlement.py",
     "test_limits.py",
     "test_setup.py",
