@@ -12,7 +12,7 @@ import typer
 from wiserouter.cli.bench_output import Ticker, origin_of
 from wiserouter.cli.bench_suite import run_and_report
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import out, print_json, progress, table
+from wiserouter.cli.output import check_no_input, out, print_json, progress, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import Method, open_methods
@@ -21,6 +21,7 @@ from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, default_methods, open_suite
 from wiserouter.evaluation.datasets import LoadedTable, open_table
+from wiserouter.evaluation.datasets.open_table import path_of
 from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
 
@@ -103,6 +104,8 @@ def bench(
         with parallel_backend(backend, address):
             return run_and_report(each, opened, report, jobs=n_jobs, as_json=as_json, before=before)
     loaded = open_table(log or "", leave_out=left_out)
+    for file in _written(report / loaded.name):
+        check_no_input(file, [path_of(log or "")])
     opened = open_methods(names(methods))
     budgets_usd = budgets_of(loaded.table.cost_usd, budgets, 7 if log_budgets is None else log_budgets)
     order = (*(method.name for method in opened), *BOUNDS)
@@ -168,13 +171,18 @@ def _write(results: Results, folder: Path) -> Aggregates:
     about = results.about
     aggregates = aggregate(results)
     sections, title = make_sections(aggregates), f"Bench on {about.table}"
-    path = folder / about.table
-    results.write(f"{path}.parquet")
-    aggregates.comparison.by_budget.write_csv(f"{path}.csv")
-    Path(f"{path}.md").write_text(markdown_of(title, about.terms, sections, about.notes), encoding="utf-8")
-    page = page_of(title, about.terms, sections, about.notes, {"rows": f"{path.name}.parquet", **about.origin})
-    Path(f"{path}.html").write_text(page, encoding="utf-8")
+    rows, figures, text, page = _written(folder / about.table)
+    results.write(rows)
+    aggregates.comparison.by_budget.write_csv(figures)
+    text.write_text(markdown_of(title, about.terms, sections, about.notes), encoding="utf-8")
+    origin = {"rows": rows.name, **about.origin}
+    page.write_text(page_of(title, about.terms, sections, about.notes, origin), encoding="utf-8")
     return aggregates
+
+
+def _written(path: Path) -> list[Path]:
+    """Return the files of a report: rows, figures, text and page."""
+    return [path.with_name(f"{path.name}.{ending}") for ending in ("parquet", "csv", "md", "html")]
 
 
 def _figures(loaded: LoadedTable, aggregates: Aggregates) -> dict[str, object]:

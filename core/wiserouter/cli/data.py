@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import err, out, print_json, table
+from wiserouter.cli.output import check_no_input, err, out, print_json, table
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.datasets import TableSummary, summary
 from wiserouter.evaluation.datasets.open_table import tables_folder
@@ -50,7 +51,7 @@ def routerbench(
         file = loader.download(release)
         output = output or tables_folder() / f"routerbench_{release}.parquet"
     converted = loader.read(file, sha256=sha256, drop_faulty=drop_faulty)
-    _finish(converted, output or tables_folder() / f"{file.stem}.parquet", as_json=as_json)
+    _finish(converted, [file], output or tables_folder() / f"{file.stem}.parquet", as_json=as_json)
 
 
 @app.command()
@@ -75,7 +76,7 @@ def swebench(
         err.print("Without --problems a prompt is the id of its instance, which only identifies its repository.")
     chosen = names(models)
     converted = loader.read(runs, board=board, models=chosen, problems=problems, drop_faulty=drop_faulty)
-    _finish(converted, output or tables_folder() / "swebench.parquet", as_json=as_json)
+    _finish(converted, [*runs, problems], output or tables_folder() / "swebench.parquet", as_json=as_json)
 
 
 @app.command()
@@ -92,7 +93,7 @@ def paretobandit(
     from wiserouter.evaluation.datasets import paretobandit as loader
 
     converted = loader.read(files, drop_faulty=drop_faulty)
-    _finish(converted, output or tables_folder() / "paretobandit.parquet", as_json=as_json)
+    _finish(converted, files, output or tables_folder() / "paretobandit.parquet", as_json=as_json)
 
 
 @app.command()
@@ -109,7 +110,7 @@ def routerarena(
     from wiserouter.evaluation.datasets import routerarena as loader
 
     converted = loader.read(files, drop_faulty=drop_faulty)
-    _finish(converted, output or tables_folder() / "routerarena.parquet", as_json=as_json)
+    _finish(converted, files, output or tables_folder() / "routerarena.parquet", as_json=as_json)
 
 
 @app.command()
@@ -128,7 +129,7 @@ def llmrouterbench(
     from wiserouter.evaluation.datasets import llmrouterbench as loader
 
     converted = loader.read(results, datasets=names(datasets), models=names(models), drop_faulty=drop_faulty)
-    _finish(converted, output or tables_folder() / "llmrouterbench.parquet", as_json=as_json)
+    _finish(converted, results, output or tables_folder() / "llmrouterbench.parquet", as_json=as_json)
 
 
 @app.command()
@@ -145,7 +146,7 @@ def twinrouterbench(
     from wiserouter.evaluation.datasets import twinrouterbench as loader
 
     converted = loader.read(files, drop_faulty=drop_faulty)
-    _finish(converted, output or tables_folder() / "twinrouterbench.parquet", as_json=as_json)
+    _finish(converted, files, output or tables_folder() / "twinrouterbench.parquet", as_json=as_json)
 
 
 @app.command()
@@ -160,7 +161,8 @@ def check(
     _show(file, summary(file), as_json=as_json)
 
 
-def _finish(converted: WideTable, output: Path, *, as_json: bool) -> None:
+def _finish(converted: WideTable, read: Sequence[Path | None], output: Path, *, as_json: bool) -> None:
+    check_no_input(output, read)
     write(converted, output)
     _show(str(output), summary(output), as_json=as_json, left_out=(converted.incomplete, converted.repeated))
 

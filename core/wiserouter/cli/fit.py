@@ -20,7 +20,7 @@ from wiserouter.cli.log_options import (
     ScaleOption,
     read_log,
 )
-from wiserouter.cli.output import check_writable, err, out, print_json, progress, reporter, table
+from wiserouter.cli.output import check_no_input, check_writable, err, out, print_json, progress, reporter, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
@@ -94,6 +94,7 @@ def fit(
         joined=joined,
         prices={one.name: one.price for one in priced or () if one.price is not None},
     )
+    check_no_input(output, [*source.paths(), *(joined or ()), prices])
     if source.failed_lines:
         err.print(f"left out {source.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     first = None if contexts_of is None else WiseRouter.load(contexts_of)

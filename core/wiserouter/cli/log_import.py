@@ -13,7 +13,7 @@ import typer
 
 from wiserouter.cli.fit import read_models
 from wiserouter.cli.log_options import ScaleOption
-from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
+from wiserouter.cli.output import check_no_input, check_writable, out, print_json, progress, reporter, table
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.litellm import CUT
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
@@ -63,6 +63,7 @@ def import_log(
     Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
     """
     check_writable(output)
+    check_no_input(output, [*(Path(one) for one in inputs if "://" not in one), *(scores or ()), prices])
     wanted = Wanted(None if since is None else start_s(since, time.time()), group)
     reader = source_of(source)
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}

@@ -83,6 +83,13 @@ def check_writable(*paths: Path | None) -> None:
             raise InvalidInput(f"{path} needs a folder that can be written to, {path.parent} is none", value=path)
 
 
+def check_no_input(output: Path | None, inputs: Iterable[Path | None]) -> None:
+    """Raise `InvalidInput` if a file to write is one that the command reads, also by a link."""
+    for path in inputs:
+        if output is not None and path is not None and output.exists() and path.exists() and output.samefile(path):
+            raise InvalidInput(f"{output} must not be a file that is read, name another one", value=output)
+
+
 def picture_file(path: Path) -> Path:
     """Return the file of a picture, with .png where its name has no ending; raises as `check_writable` does.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import check_writable, err, out, print_json, table
+from wiserouter.cli.output import check_no_input, check_writable, err, out, print_json, table
 from wiserouter.errors import InvalidInput
 from wiserouter.operating.savings import presumed_calls, savings_of
 from wiserouter.operating.savings_journal import calls_of, sums_of_journal
@@ -50,6 +50,7 @@ def report(
     if source.startswith(("http://", "https://")):
         reports = _of_proxy(source, {"since": since, "scope": scope, "group": group, "before": before})
     elif "://" not in source and not _is_database(Path(source)):
+        check_no_input(html, [Path(source)])
         reports = _of_journal(Path(source), since, scope, before, artifact)
     else:
         reports = _of_store(source if "://" in source else f"sqlite:///{source}", since, scope, before)

@@ -374,6 +374,32 @@ def test_an_output_that_is_no_regular_file_is_refused_and_stays(shell, log, tmp_
     assert target.is_fifo()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "LOG", "-o", "log.parquet"),
+        ("fit", "LOG", "-o", "link.wise"),
+        ("fit", "*.parquet", "-o", "log.parquet"),
+        ("fit", "LOG", "--prices", "prices.json", "-o", "prices.json"),
+        ("log", "import", "otel", "LOG", "-o", "log.parquet"),
+        ("bench", "LOG", "--methods", "zero", "--seeds", 1, "--report", "."),
+        ("report", "journal.jsonl", "--html", "journal.jsonl"),
+        ("data", "routerarena", "answers.jsonl", "-o", "answers.jsonl"),
+    ],
+)
+def test_a_file_that_is_read_is_not_replaced(shell, log, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.wise").symlink_to(log)
+    (tmp_path / "prices.json").write_text("{}")
+    (tmp_path / "journal.jsonl").touch()
+    scored = {"score": 1.0, "inference_cost": 1e-4}
+    answer = {"global_index": "AIME_1", "question": "q", "llm_selected": "small", "evaluation_result": scored}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answer))
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    check_one_line(shell(*(log if a == "LOG" else a for a in arguments)), "must not be a file that is read")
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+
+
 ONE_OF_EACH_COMMAND = {each[0][0]: each for each in reversed(MISTAKES)}.values()
 
 

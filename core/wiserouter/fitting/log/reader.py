@@ -209,6 +209,10 @@ class RoutingLog:
         """Return the names of all columns."""
         return files.column_names(self._files[0].frame, self.path)
 
+    def paths(self) -> list[Path]:
+        """Return the files; none for a log in memory."""
+        return [one.path for one in self._files if one.path is not None]
+
     def parts(self) -> list[RoutingLog]:
         """Return the log in parts for tasks, which depend on its files alone; each can be sent to another process."""
         return [self._part(one) for one in parts_of(self._files, numbered="query_id" not in self.layout.fields)]
