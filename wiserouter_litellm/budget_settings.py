@@ -352,7 +352,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     journal: str | None = Field(None, min_length=1)
     label_share: float | None = Field(None, gt=0, le=1)
     explore_share: float | None = Field(None, gt=0, le=1)
-    seed: int | None = None
+    seed: int | None = Field(None, ge=0)
 
     @model_validator(mode="after")
     def _knows_uses(self) -> AccountSettings:

@@ -72,6 +72,7 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         ),
         ({"groups": {"wise": {**WISE, "contexts": 0}}}, ".groups.wise.contexts", "greater than or equal to 1"),
         ({"groups": {"wise": {**WISE, "cap_output_tokens": 0}}}, ".groups.wise.cap_output_tokens", "got 0"),
+        ({"groups": {"wise": {**WISE, "seed": -1}}}, ".groups.wise.seed", "greater than or equal to 0, got -1"),
         ({"groups": {"wise": {**WISE, "label_share": 0}}}, ".groups.wise.label_share", "greater than 0, got 0"),
         ({"groups": {"wise": {**WISE, "explore_share": 2}}}, ".groups.wise.explore_share", "equal to 1, got 2"),
         (

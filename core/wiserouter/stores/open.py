@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -125,9 +126,12 @@ def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], st
 
 def _number(name: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
         raise InvalidInput(f"{name} must be a number, got {value!r}", value=value) from None
+    if name.endswith("_s") and not 0.0 < number < math.inf:
+        raise InvalidInput(f"{name} must be a finite number of seconds, more than 0, got {value!r}", value=value)
+    return number
 
 
 def _public(url: str) -> str:

@@ -192,7 +192,7 @@ class BatchFolder:
     def opened(self) -> Iterator[tuple[WiseRouter, Store]]:
         """Open the router of the batch, and its store."""
         store = open_store(
-            f"sqlite:///{self.path / _LEDGER}?synchronous=NORMAL",
+            f"sqlite:///{self.path / _LEDGER}?synchronous=normal",
             reservation_ttl_s=RESERVATION_TTL_S,
             decision_ttl_s=DECISION_TTL_S,
         )

@@ -19,7 +19,7 @@ from typing import Literal
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
-from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
+from wiserouter.errors import InvalidInput, StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
 from wiserouter.stores.engines.sqlite_file import OpenFile, Replaced, Superseded
@@ -56,6 +56,8 @@ class SQLiteEngine:
 
     Raises
     ------
+    InvalidInput
+        If `synchronous` is neither of the two.
     StoreUnavailable
         If the file cannot be opened or created.
     StoreDamaged
@@ -76,6 +78,8 @@ class SQLiteEngine:
         timeout_s: float = 10.0,
         create: bool = True,
     ) -> None:
+        if synchronous not in ("normal", "full"):
+            raise InvalidInput(f"synchronous must be 'normal' or 'full', got {synchronous!r}", value=synchronous)
         self.path, self._create = Path(path), create
         self._clock = clock
         self._bounds = reservation_ttl_s, decision_ttl_s, max_conversations
