@@ -36,15 +36,16 @@ class Defaults(NamedTuple):
 def defaults_of(params: Mapping[str, Any], unbounded: str | None = None) -> Defaults:
     """Return the parameters that a deployment's `litellm_params` add to requests.
 
-    Where they hold a parameter whose cost nothing bounds, it comes before the one that is known already.
+    A limit below 1 is none: some servers read -1 as no limit. Where they hold a parameter whose cost nothing bounds, it
+    comes before the one that is known already.
 
     Examples
     --------
     >>> defaults_of({"model": "openai/small", "max_tokens": 500, "extra_body": {"n": 4}}).unbounded
     'extra_body.n'
     """
-    limits = [limit for name in ALL_LIMITS if (limit := whole_number(params.get(name)))]
-    answers = [number for name in ALL_ANSWERS if (number := whole_number(params.get(name)))]
+    limits = [limit for name in ALL_LIMITS if (limit := whole_number(params.get(name)) or 0) > 0]
+    answers = [number for name in ALL_ANSWERS if (number := whole_number(params.get(name)) or 0) > 0]
     return Defaults(
         max(limits, default=None),
         max(answers, default=1),

@@ -98,6 +98,7 @@ def test_null_is_always_allowed(name):
     [
         ({"model": "openai/small", "api_key": "x", "drop_params": True, "max_retries": 3}, Defaults()),
         ({"max_tokens": 50, "max_completion_tokens": "80"}, Defaults(output_tokens=80)),
+        ({"max_tokens": -1, "n": -1}, Defaults()),
         ({"n": 3, "service_tier": "fast"}, Defaults(answers=3, tier="priority")),
         ({"extra_body": {"top_k": 3}, "service_tier": "flex"}, Defaults()),
         ({"extra_body": {"max_tokens": 3}}, Defaults(unbounded="extra_body.max_tokens")),
