@@ -70,7 +70,9 @@ def test_compose_hangs_together():
     assert all(name in compose()["secrets"] for one in services.values() for name in one.get("secrets", ()))
     build = services["proxy"]["build"]
     assert (FOLDER / build["context"] / build["dockerfile"]).is_file()
-    assert "--num_workers" in services["proxy"]["command"]
+    options = services["proxy"]["command"]
+    assert int(options[options.index("--timeout_worker_healthcheck") + 1]) >= 60  # four workers load at once
+    assert "--num_workers" in options
     assert services["proxy"]["depends_on"]["redis"] == {"condition": "service_healthy"}
 
 
