@@ -14,17 +14,34 @@ _KEY = re.compile(
     r"(?P<above>_above_(?P<thousands>\d+)k_tokens)?(?P<tier>_(?:priority|ultrafast|balanced|flex))?"
 )
 
+_LONG_FROM_THE_NUMBER = {"xai"}
+
 LongPromptPrices = tuple[tuple[int, Price], ...]
 TierPrices = tuple[tuple[str, int, Price], ...]
 
 
-def billed_prices(figures: Mapping[str, float]) -> tuple[LongPromptPrices, TierPrices]:
+def above_tokens(thousands: str, provider: str | None) -> int:
+    """Return the number of tokens above which LiteLLM bills the price of a long prompt.
+
+    It bills prompts of exactly the number in the key at that price where the provider does.
+
+    Examples
+    --------
+    >>> above_tokens("200", "openai"), above_tokens("200", "xai")
+    (200000, 199999)
+    """
+    return int(thousands) * 1_000 - (provider in _LONG_FROM_THE_NUMBER)
+
+
+def billed_prices(figures: Mapping[str, float], provider: str | None = None) -> tuple[LongPromptPrices, TierPrices]:
     """Return the prices of long prompts and those of tiers, as a `RateCard` has them.
 
     Parameters
     ----------
     figures : mapping of str to float
         The prices of a model by LiteLLM's keys, those of plain input and output among them.
+    provider : str, optional
+        LiteLLM's name of the provider.
 
     Examples
     --------
@@ -34,7 +51,8 @@ def billed_prices(figures: Mapping[str, float]) -> tuple[LongPromptPrices, TierP
     [('priority', 0, 3e-06, 2e-06)]
     """
     found = [match for key in figures if (match := _KEY.fullmatch(key))]
-    longs = sorted({(int(match["thousands"]) * 1_000, str(match["above"])) for match in found if match["above"]})
+    lengths = [match for match in found if match["above"]]
+    longs = sorted({(above_tokens(match["thousands"], provider), str(match["above"])) for match in lengths})
     tiers = sorted({str(match["tier"]) for match in found if match["tier"]})
     return (
         tuple((tokens, _price(figures, above, "")) for tokens, above in longs),

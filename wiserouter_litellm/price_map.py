@@ -16,8 +16,8 @@ from litellm.litellm_core_utils.get_model_cost_map import GetModelCostMap
 from wiserouter import Price
 from wiserouter.errors import UnknownPrice
 from wiserouter.integration import Rate, RateCard, check_price, rates_of
-from wiserouter_litellm.billed_prices import billed_prices
-from wiserouter_litellm.surcharges import regional_factor
+from wiserouter_litellm.billed_prices import above_tokens, billed_prices
+from wiserouter_litellm.surcharges import provider_of, regional_factor
 
 _RATE = re.compile(
     r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token)"
@@ -69,7 +69,7 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     known = _stated(deployment) if source == "deployment" else figures
     batch = None if own or any(f"{side}_batches" not in known for side in _SIDES) else _price(figures, "_batches")
     billed = {} if own else {key: usd for key, usd in figures.items() if key in known or _RATE.fullmatch(key)}
-    longs, tiers = billed_prices(billed)
+    longs, tiers = billed_prices(billed, provider_of(deployment["litellm_params"]))
     return RateCard(price, rates, source, input_limit, output_limit, longs, batch_price=batch, tier_prices=tiers)
 
 
@@ -219,7 +219,7 @@ def _regional_factor(deployment: Mapping[str, Any]) -> float:
 
 
 def _rates(figures: Mapping[str, float], deployment: Mapping[str, Any]) -> Iterable[Rate]:
-    factor = _regional_factor(deployment)
+    factor, provider = _regional_factor(deployment), provider_of(deployment["litellm_params"])
     for key, usd in figures.items():
         match = _RATE.match(key)
         suffix = "" if match is None else key[match.end() :]
@@ -227,7 +227,7 @@ def _rates(figures: Mapping[str, float], deployment: Mapping[str, Any]) -> Itera
             continue
         above = _ABOVE.search(suffix)
         tier = next((name for name in _TIERS if suffix.endswith(f"_{name}")), "")
-        yield Rate(match["side"] != "output", usd * factor, int(above[1]) * 1_000 if above else 0, tier)
+        yield Rate(match["side"] != "output", usd * factor, above_tokens(above[1], provider) if above else 0, tier)
     yield from _rates_of_steps(_stated_values(deployment).get("tiered_pricing"), factor)
 
 

@@ -52,7 +52,7 @@ def most_margin(params: Mapping[str, Any]) -> Margin:
     """Return the most that LiteLLM may add to the cost of a call of a deployment with these `litellm_params`."""
     if not litellm.cost_margin_config:  # as almost always
         return NO_MARGIN
-    provider = _provider_of(params)
+    provider = provider_of(params)
     margins = [margin_of_provider(name) for name in (provider, f"text-completion-{provider}")]
     return Margin(max(0.0, *(one.share for one in margins)), max(0.0, *(one.fixed_usd for one in margins)))
 
@@ -75,7 +75,7 @@ def regional_factor(params: Mapping[str, Any], prices: Mapping[str, Any]) -> flo
     """
     if not any("uplift_multiplier" in key for key in prices):  # as almost always
         return 1.0
-    provider = _provider_of(params) or ""
+    provider = provider_of(params) or ""
     names = [f"regional_processing_uplift_multiplier_{params.get('data_residency') or _openai_region(params)}"]
     location = params.get("vertex_location") or params.get("vertex_ai_location")
     if provider.startswith("vertex_ai") and str(location).lower() != "global":  # where none is stated, LiteLLM has one
@@ -89,7 +89,7 @@ def _openai_region(params: Mapping[str, Any]) -> str:
     return host.removesuffix(_OPENAI_HOST) if host.endswith(_OPENAI_HOST) else ""
 
 
-def _provider_of(params: Mapping[str, Any]) -> str | None:
+def provider_of(params: Mapping[str, Any]) -> str | None:
     """Return the provider of a deployment; None where LiteLLM does not know it."""
     try:
         return str(litellm.get_llm_provider(str(params.get("model")), params.get("custom_llm_provider"))[1])

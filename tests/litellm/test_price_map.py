@@ -183,6 +183,17 @@ STEPS = [
 ]
 
 
+@pytest.mark.parametrize("model", ["xai/grok-4.3", "gemini/gemini-2.5-pro"])
+@pytest.mark.parametrize("prompt", [199_999, 200_000, 200_001])
+def test_the_price_of_a_long_prompt_holds_from_where_litellm_bills_it(model, prompt):
+    bare, provider, *_ = litellm.get_llm_provider(model)
+    used = litellm.Usage(prompt_tokens=prompt, completion_tokens=10, total_tokens=prompt + 10)
+    usd = sum(litellm.cost_calculator.cost_per_token(bare, custom_llm_provider=provider, usage_object=used))
+    card = rate_card_of(dep(model))
+    assert card.cost_usd(Usage(prompt, 10)) == pytest.approx(usd)
+    assert card.worst_case_usd(prompt, 10) >= usd * (1 - 1e-9)
+
+
 @pytest.mark.parametrize("where", ["params", "info"])
 def test_steps_by_the_length_of_a_prompt_count_in_the_worst_case(where):
     own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS}
