@@ -12,6 +12,7 @@ from typing import Any
 
 import litellm
 from litellm.litellm_core_utils.get_model_cost_map import GetModelCostMap
+from litellm.llms.bedrock_mantle.common_utils import resolve_mantle_region
 
 from wiserouter import Price
 from wiserouter.errors import UnknownPrice
@@ -147,8 +148,13 @@ def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:
     params, info = deployment["litellm_params"], deployment.get("model_info") or {}
     figures: dict[str, float] = {}
     for source in (_base_entry(deployment), info, params):
-        figures |= {k: number for k, v in source.items() if _is_figure(k) and (number := _number(v)) is not None}
+        figures |= _figures_in(source)
     return figures
+
+
+def _figures_in(source: Mapping[str, Any]) -> dict[str, float]:
+    """Return the prices and limits of a mapping, those that are numbers."""
+    return {k: number for k, v in source.items() if _is_figure(k) and (number := _number(v)) is not None}
 
 
 def _base_entry(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -156,6 +162,24 @@ def _base_entry(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
     params, info = deployment["litellm_params"], deployment.get("model_info") or {}
     base = info.get("base_model") or params.get("base_model") or params.get("model")
     return _map_entry(str(base), params.get("custom_llm_provider"))
+
+
+def _other_entries(deployment: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Yield other entries of LiteLLM's map by which it may bill a deployment that states neither prices nor base model.
+
+    It drops a repeated provider from the name of a model. For Bedrock Mantle, it drops a region as well, but bills by
+    that which it finds in the parameters or in the environment.
+    """
+    params, info = deployment["litellm_params"], deployment.get("model_info") or {}
+    provider = provider_of(params)
+    if provider is None or _source(deployment) == "deployment" or info.get("base_model") or params.get("base_model"):
+        return
+    bare = str(litellm.get_llm_provider(str(params.get("model")), params.get("custom_llm_provider"))[0])
+    if bare.startswith(f"{provider}/"):
+        yield litellm.model_cost.get(bare, {})
+    elif provider == "bedrock_mantle":
+        yield litellm.model_cost.get(f"{provider}/{bare}", {})
+        yield litellm.model_cost.get(f"{provider}/{resolve_mantle_region(params)}/{bare}", {})
 
 
 def _is_figure(key: str) -> bool:
@@ -220,7 +244,8 @@ def _regional_factor(deployment: Mapping[str, Any]) -> float:
 
 def _rates(figures: Mapping[str, float], deployment: Mapping[str, Any]) -> Iterable[Rate]:
     factor, provider = _regional_factor(deployment), provider_of(deployment["litellm_params"])
-    for key, usd in figures.items():
+    others = [item for entry in _other_entries(deployment) for item in _figures_in(entry).items()]
+    for key, usd in [*figures.items(), *others]:
         match = _RATE.match(key)
         suffix = "" if match is None else key[match.end() :]
         if match is None or suffix.endswith(("_flex", "_batches")):

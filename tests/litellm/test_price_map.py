@@ -194,6 +194,28 @@ def test_the_price_of_a_long_prompt_holds_from_where_litellm_bills_it(model, pro
     assert card.worst_case_usd(prompt, 10) >= usd * (1 - 1e-9)
 
 
+GOV_EAST = "https://bedrock-mantle.us-gov-east-1.api.aws"
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "region"),
+    [
+        ("bedrock_mantle/us-gov-west-1/openai.gpt-5.4", {}, None),
+        ("bedrock_mantle/openai.gpt-5.4", {"aws_region_name": "us-gov-west-1"}, "us-gov-west-1"),
+        ("bedrock_mantle/openai.gpt-5.4", {"api_base": GOV_EAST}, "us-gov-east-1"),
+        ("perplexity/perplexity/sonar", {}, None),
+    ],
+    ids=["region-in-name", "region", "host", "provider-twice"],
+)
+@pytest.mark.parametrize("prompt", [1_000, 272_001])
+def test_the_worst_case_bounds_what_litellm_bills_by_another_name_of_the_model(model, params, region, prompt):
+    bare, provider, *_ = litellm.get_llm_provider(model)
+    used = litellm.Usage(prompt_tokens=prompt, completion_tokens=10, total_tokens=prompt + 10)
+    answer = litellm.ModelResponse(model=bare, usage=used)
+    usd = litellm.completion_cost(answer, model=bare, custom_llm_provider=provider, region_name=region)
+    assert rate_card_of(dep(model, **params)).worst_case_usd(prompt, 10) >= usd * (1 - 1e-9)
+
+
 @pytest.mark.parametrize("where", ["params", "info"])
 def test_steps_by_the_length_of_a_prompt_count_in_the_worst_case(where):
     own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS}
