@@ -21,7 +21,7 @@ from wiserouter_litellm.billed_prices import above_tokens, billed_prices
 from wiserouter_litellm.surcharges import provider_of, regional_factor
 
 _RATE = re.compile(
-    r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token)"
+    r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token|video_token)"
     r"|(?P<cache>cache_creation_input_token_cost|cache_read_input_token_cost)"
 )
 _ABOVE = re.compile(r"_above_(\d+)k_tokens")

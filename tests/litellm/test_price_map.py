@@ -216,6 +216,14 @@ def test_the_worst_case_bounds_what_litellm_bills_by_another_name_of_the_model(m
     assert rate_card_of(dep(model, **params)).worst_case_usd(prompt, 10) >= usd * (1 - 1e-9)
 
 
+def test_tokens_of_video_count_in_the_worst_case():
+    video = litellm.types.utils.CompletionTokensDetailsWrapper(video_tokens=10, text_tokens=0)
+    used = litellm.Usage(prompt_tokens=10, completion_tokens=10, total_tokens=20, completion_tokens_details=video)
+    model, of = "gemini/gemini-omni-flash-preview", {"custom_llm_provider": "gemini", "usage_object": used}
+    usd = sum(litellm.cost_calculator.cost_per_token("gemini-omni-flash-preview", **of))
+    assert rate_card_of(dep(model)).worst_case_usd(10, 10) == pytest.approx(usd)
+
+
 @pytest.mark.parametrize("where", ["params", "info"])
 def test_steps_by_the_length_of_a_prompt_count_in_the_worst_case(where):
     own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "tiered_pricing": STEPS}
