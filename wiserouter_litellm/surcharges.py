@@ -73,14 +73,27 @@ def regional_factor(params: Mapping[str, Any], prices: Mapping[str, Any]) -> flo
     >>> regional_factor(eu, {"regional_processing_uplift_multiplier_eu": 1.1})
     1.1
     """
+    of_us = _factor_of_us(prices.get("provider_specific_entry"))
     if not any("uplift_multiplier" in key for key in prices):  # as almost always
-        return 1.0
+        return of_us
     provider = provider_of(params) or ""
     names = [f"regional_processing_uplift_multiplier_{params.get('data_residency') or _openai_region(params)}"]
     location = params.get("vertex_location") or params.get("vertex_ai_location")
     if provider.startswith("vertex_ai") and str(location).lower() != "global":  # where none is stated, LiteLLM has one
         names.append("regional_endpoint_uplift_multiplier")
-    return max([1.0, *(float(prices[name]) for name in names if prices.get(name) is not None)])
+    return max([of_us, *(float(prices[name]) for name in names if prices.get(name) is not None)])
+
+
+def _factor_of_us(factors: object) -> float:
+    """Return the factor of answers from the US, which an account may have asked for (Anthropic's `inference_geo`).
+
+    Examples
+    --------
+    >>> _factor_of_us({"us": 1.1, "fast": 2.0})
+    1.1
+    """
+    stated = factors.get("us") if isinstance(factors, Mapping) else None
+    return 1.0 if stated is None else max(1.0, float(stated))
 
 
 def _openai_region(params: Mapping[str, Any]) -> str:

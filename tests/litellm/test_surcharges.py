@@ -51,6 +51,18 @@ def test_prices_that_a_deployment_states_have_the_surcharges_that_it_states():
     assert card("openai/gpt-5.4", uplift, api_base=EU, **own).worst_case_usd(10, 0) == pytest.approx(15e-6)
 
 
+def test_the_surcharge_of_answers_from_the_us_counts_since_an_account_may_have_set_it():
+    usage = Usage(prompt_tokens=1_000, completion_tokens=100, total_tokens=1_100, inference_geo="us")
+    answer = ModelResponse(model="claude-opus-4-6", usage=usage)
+    regional_usd = litellm.completion_cost(answer, model="claude-opus-4-6", custom_llm_provider="anthropic")
+    factor = regional_usd / billed_usd("claude-opus-4-6", "anthropic")
+    own = card("anthropic/claude-opus-4-6", input_cost_per_token=1e-6, output_cost_per_token=2e-6)
+    most_usd = max(rate.usd for rate in card("anthropic/claude-opus-4-6").rates if not rate.tier)
+    assert factor == pytest.approx(1.1)
+    assert most_usd == pytest.approx(factor * litellm.model_cost["claude-opus-4-6"]["output_cost_per_token"])
+    assert own.worst_case_usd(0, 10) == pytest.approx(10 * 2e-6)  # LiteLLM adds nothing to prices that are stated
+
+
 MARGINS = [{"global": 0.2}, {"openai": {"percentage": 0.1, "fixed_amount": 0.001}}, {"openai": 0.5, "global": 0.2}]
 
 
