@@ -19,7 +19,7 @@ from wiserouter.integration import Params, PriorScores, RateCard, exact_encoding
 from wiserouter_litellm.arms import EFFORTS, Arms, ArmSettings, arms_of_pool, with_arm
 from wiserouter_litellm.deployment_defaults import Defaults, defaults_of, is_unsent, unknown_limits
 from wiserouter_litellm.deployment_source import DeploymentSource, source_of, unexpanded
-from wiserouter_litellm.price_map import price_per_second, rate_card_of, states_its_prices
+from wiserouter_litellm.price_map import rate_card_of, states_its_prices, unbounded_price
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -352,7 +352,7 @@ class DeploymentRegistry:
             rate_card,
             encoding,
             encoding_of,
-            defaults_of(params, price_per_second(deployment)),
+            defaults_of(params, unbounded_price(deployment)),
             unknown_limits(params),
             has_own_prices=own is None and states_its_prices(deployment),
         )

@@ -212,6 +212,6 @@ def _check_defaults(group: str, infos: Iterable[DeploymentInfo]) -> None:
         if info.defaults.unbounded is not None:
             raise InvalidInput(
                 f"group {group!r} is hard, and nothing bounds {info.defaults.unbounded} in the litellm_params of "
-                f"{info.model!r}: take it out",
+                f"{info.model!r}, or in LiteLLM's map: take it out, or the deployment",
                 value=info.defaults.unbounded,
             )

@@ -24,6 +24,7 @@ _RATE = re.compile(
     r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token|video_token)"
     r"|(?P<cache>cache_creation_input_token_cost|cache_read_input_token_cost)"
 )
+_PRICE = re.compile(r"(input|output)_cost_per_")
 _ABOVE = re.compile(r"_above_(\d+)k_tokens")
 _TIERS = ("priority", "ultrafast", "balanced")  # flex and batches are never more expensive
 _OTHER_PRICES = {"off_peak_pricing", "tiered_pricing"}
@@ -87,18 +88,25 @@ def states_its_prices(deployment: Mapping[str, Any]) -> bool:
     return is_held and _source(deployment) == "deployment"
 
 
-def price_per_second(deployment: Mapping[str, Any]) -> str | None:
-    """Return the key of the price by which LiteLLM bills the time of calls; None where it bills their tokens.
+def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
+    """Return the key of a price by which calls are billed in place of their tokens; None where tokens have prices.
+
+    LiteLLM bills by the time that a deployment states. A model of its map whose tokens are free, but not its images or
+    songs, is billed by the provider.
 
     Examples
     --------
-    >>> price_per_second({"litellm_params": {"model": "openai/gpt-4o-mini", "input_cost_per_second": 1e-3}})
+    >>> unbounded_price({"litellm_params": {"model": "openai/gpt-4o-mini", "input_cost_per_second": 1e-3}})
     'input_cost_per_second'
     """
     stated = _stated_values(deployment)
     if any(_number(stated.get(side)) for side in _SIDES) or "tiered_pricing" in stated:
         return None
-    return next((key for key in _PER_SECOND if _number(stated.get(key))), None)
+    if by_time := next((key for key in _PER_SECOND if _number(stated.get(key))), None):
+        return by_time
+    published = {} if _source(deployment) == "deployment" else _base_entry(deployment)
+    prices = {key: usd for key, usd in published.items() if _PRICE.match(key) and _number(usd)}
+    return None if any(_RATE.match(key) for key in prices) else next(iter(prices), None)
 
 
 def _check_prices(deployment: Mapping[str, Any], figures: Mapping[str, float]) -> None:

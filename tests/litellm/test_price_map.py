@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wiserouter import Budget, Price, Usage
 from wiserouter.errors import InvalidInput, UnknownPrice, UnlikelyPrice
 from wiserouter_litellm import attach
-from wiserouter_litellm.price_map import price_per_second, rate_card_of, states_its_prices
+from wiserouter_litellm.price_map import rate_card_of, states_its_prices, unbounded_price
 
 
 def dep(model, info=None, **params):
@@ -256,8 +256,17 @@ def test_the_least_charge_holds_where_no_medium_costs_less_than_text(audio_usd, 
 def test_a_price_of_time_bounds_nothing(where):
     by_time = {"input_cost_per_second": 1e-3}
     row = dep("openai/gpt-4o-mini", **by_time) if where == "params" else dep("openai/gpt-4o-mini", by_time)
-    assert price_per_second(row) == "input_cost_per_second"
+    assert unbounded_price(row) == "input_cost_per_second"
     with pytest.raises(InvalidInput, match="nothing bounds input_cost_per_second"):
         attach(litellm.Router([row]), "g", budget=Budget(10.0, 100, limit="hard"), cap_output_tokens=100)
-    assert price_per_second(dep("a/b", by_time, input_cost_per_token=1e-6)) is None
-    assert price_per_second(dep("a/b", {"input_cost_per_second": 0})) is None
+    assert unbounded_price(dep("a/b", by_time, input_cost_per_token=1e-6)) is None
+    assert unbounded_price(dep("a/b", {"input_cost_per_second": 0})) is None
+
+
+def test_a_model_that_is_billed_by_the_song_is_refused_under_a_hard_limit():
+    rows = [dep("gemini/lyria-3-clip-preview", api_key="none")]
+    with pytest.raises(InvalidInput, match="nothing bounds output_cost_per_image in the"):
+        attach(litellm.Router(rows), "g", budget=Budget(10.0, 100, limit="hard"), cap_output_tokens=100)
+    attach(litellm.Router(rows), "g", budget=Budget(10.0, 100))
+    assert unbounded_price(dep("gemini/gemini-2.5-flash-image")) is None
+    assert unbounded_price(dep("gemini/lyria-3-clip-preview", input_cost_per_token=0, output_cost_per_token=0)) is None
