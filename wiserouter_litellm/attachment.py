@@ -6,8 +6,9 @@ wraps the router's synchronous selection, on that one object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Literal
 
 from litellm.router import Router
 
@@ -27,6 +28,7 @@ from wiserouter_litellm.wise_callback import WiseCallback
 
 _ATTACHED = "_wiserouter_callback"
 _SYNC = "get_available_deployment"
+_CALL = "async_function_with_fallbacks"
 
 
 def attach(
@@ -117,7 +119,7 @@ def attach(
     'hello'
     >>> detach(llms)
     """
-    callback: WiseCallback | None = getattr(litellm_router, _ATTACHED, None)
+    callback: AttachedCallback | None = getattr(litellm_router, _ATTACHED, None)
     if callback is not None and group in callback.groups:
         raise InvalidInput(f"group {group!r} is attached already: detach(router) first", value=group)
     sharing = [] if callback is None else [one for one in callback.groups.values() if one.router is router]
@@ -149,6 +151,7 @@ def attach(
         register(callback)
         setattr(litellm_router, _ATTACHED, callback)
         setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
+        setattr(litellm_router, _CALL, _ending(callback, getattr(litellm_router, _CALL)))
         move_before_pins(callback.registered)
     opened.registry.is_served = ownership(litellm_router)
     callback.groups[group] = opened
@@ -162,7 +165,22 @@ def detach(litellm_router: Router) -> None:
         return
     delattr(litellm_router, _ATTACHED)
     delattr(litellm_router, _SYNC)
+    delattr(litellm_router, _CALL)
     unregister(callback)
+
+
+def _ending(callback: AttachedCallback, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return LiteLLM's function for a call with its retries and fallbacks, which ends attempts that it never sent."""
+
+    @wraps(call)
+    async def ending(*arguments: Any, **kwargs: Any) -> Any:
+        try:
+            return await call(*arguments, **kwargs)
+        except Exception:
+            await callback.aend_unsent(kwargs)
+            raise
+
+    return ending
 
 
 class AttachedCallback(WiseCallback):
@@ -185,3 +203,12 @@ class AttachedCallback(WiseCallback):
     def hands_out(self, deployment: Deployment) -> bool:
         """Return True if a deployment is the very one of this router."""
         return hands_out(self._router, deployment)
+
+    async def aend_unsent(self, kwargs: Mapping[str, Any]) -> None:
+        """Release the attempt of a call that failed before it was sent, such as by a filter or a limit of LiteLLM's.
+
+        LiteLLM reports no such failure, and the reservation would be held until Python frees the attempt.
+        """
+        note = self._earlier(kwargs)
+        if note is not None and (attempt := self.attempts.get(note["decision"])) and not attempt.sent:
+            await self._aend(note["decision"], None)

@@ -134,3 +134,28 @@ async def test_where_every_order_fails_the_error_is_the_providers(settled):
             await ask(litellm_router)
         assert sorted(asked(mock)) == ["large", "small"]
     await settled(lambda: router.status().presumed == 2)
+
+
+@pytest.mark.parametrize(
+    ("params", "settings"),
+    [
+        ({"tags": ["free"]}, {"enable_tag_filtering": True}),
+        ({"rpm": 1}, {"optional_pre_call_checks": ["enforce_model_rate_limits"]}),
+        ({"rpm": 1}, {"enable_pre_call_checks": True}),
+    ],
+    ids=["tags", "rate", "rate-filter"],
+)
+@LIMITS
+async def test_what_litellm_refuses_after_the_decision_holds_no_money(provider, settled, budget, params, settings):
+    rows = [deployment(name, **params) for name in ("small", "large")]
+    litellm_router, router = attached(*rows, budget=budget, prefer="small", **settings)
+    kept, tags = [], ["paid"] if "tags" in params else []  # the errors keep their frames, and these the attempts
+    for _ in range(5):
+        try:
+            await ask(litellm_router, *tags)
+        except Exception as error:
+            kept.append(error)
+    assert len(kept) >= 3
+    await settled(lambda: router.status().charged == 5 - len(kept))
+    assert (router.status().in_flight, router.status().reserved_usd) == (0, 0.0)
+    assert router.status().spent_usd == pytest.approx(sum(map(cost_usd, asked(provider))))
