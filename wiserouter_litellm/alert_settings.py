@@ -47,7 +47,7 @@ class AlertSettings(Strict):
     pace: float | None = None
     litellm: bool = True
     webhooks: list[WebhookBlock] = Field(default_factory=list)
-    every_s: float = Field(10.0, gt=0)
+    every_s: float = Field(10.0, gt=0, le=86_400)
 
     @model_validator(mode="after")
     def _reaches_a_receiver(self) -> AlertSettings:

@@ -14,6 +14,12 @@ from wiserouter_litellm.strict_settings import Strict
 WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
 
+MOST_REQUESTS = 10**12
+"""The most requests of a budget."""
+
+PathText = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+"""The path of a file."""
+
 Rule = Literal[
     "all",
     "invalid_tool_call",
@@ -66,7 +72,7 @@ class BudgetSettings(Strict):
     """
 
     budget_usd: float = Field(gt=0)
-    requests: int | None = Field(None, ge=1)
+    requests: int | None = Field(None, ge=1, le=MOST_REQUESTS)
     every: str | None = None
     timezone: str = "UTC"
     limit: Literal["expected", "hard"] = "expected"
@@ -332,7 +338,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     max_share: dict[str, Share] = Field(default_factory=dict)
     min_share: dict[str, Share] = Field(default_factory=dict)
     min_quality: Share | None = None
-    artifact: str | None = None
+    artifact: PathText | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)
     contexts: int | None = Field(None, ge=1, le=1_000)
@@ -349,7 +355,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     reservation_ttl_s: float = Field(900.0, gt=0)
     feedback_ttl_s: float = Field(7 * 86_400.0, gt=0)
     judge: JudgeBlock | None = None
-    journal: str | None = Field(None, min_length=1)
+    journal: PathText | None = None
     label_share: float | None = Field(None, gt=0, le=1)
     explore_share: float | None = Field(None, gt=0, le=1)
     seed: int | None = Field(None, ge=0)

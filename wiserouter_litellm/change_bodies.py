@@ -7,16 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from wiserouter.integration import BudgetChange
-from wiserouter_litellm.budget_settings import PriceSettings
+from wiserouter_litellm.budget_settings import MOST_REQUESTS, PriceSettings
 from wiserouter_litellm.scopes import OWN
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 MOST_USD = 1e12
 """The largest amount of a budget."""
-
-MOST_REQUESTS = 10**12
-"""The most requests of a budget."""
 
 MOST_PAUSE_S = 366 * 86_400.0
 """The longest pause that ends by itself."""

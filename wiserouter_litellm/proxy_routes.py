@@ -19,6 +19,7 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision, UnknownPrice
 from wiserouter.integration import savings, what_if
+from wiserouter_litellm.budget_settings import MOST_REQUESTS
 from wiserouter_litellm.change_routes import add_changes
 from wiserouter_litellm.conversation_ids import tenant_of
 from wiserouter_litellm.errors import UnknownCall
@@ -35,9 +36,6 @@ POSTED = ("/wiserouter/feedback", "/wiserouter/end")
 
 MOST_USD = 1e12
 """Largest budget that a plan is asked for."""
-
-MOST_REQUESTS = 10**12
-"""Most requests that a plan is asked for."""
 
 _ADMINS = frozenset({LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN_VIEW_ONLY})
 

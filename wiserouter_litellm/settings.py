@@ -99,7 +99,7 @@ class PullSettings(Strict):
     """
 
     platform: Literal["langfuse", "langsmith", "mlflow"] = Field(alias="from")
-    every_s: float = Field(300.0, ge=1)
+    every_s: float = Field(300.0, ge=1, le=31_536_000)
     score: str | None = None
     scale: str = "0..1"
     since_s: float = Field(86_400.0, ge=0)

@@ -110,6 +110,7 @@ def test_without_a_proxy_litellm_is_left_out():
         ({"litellm": False}, "alerts needs webhooks, or litellm: true"),
         ({"webhooks": [{"secret": "hush"}]}, "alerts.webhooks.0.url: is required"),
         ({"every_s": 0}, "alerts.every_s: Input should be greater than 0"),
+        ({"every_s": 1e308}, "alerts.every_s: Input should be less than or equal to 86400"),
     ],
 )
 def test_settings_are_checked(alerts, message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wiserouter.budgets.periods import Window, parse_period, window_at, windows_between
+from wiserouter.budgets.periods import Window, check_timezone, parse_period, window_at, windows_between
 from wiserouter.errors import InvalidInput
 from wiserouter.validation import check_amount, check_count
 
@@ -79,6 +79,8 @@ class Budget:
             parse_period(self.every, self.timezone)
         elif self.horizon is None:
             raise InvalidInput("a budget needs horizon (how many requests it is for) or every (how often it renews)")
+        elif self.timezone != "UTC":  # for which no database of zones need be there
+            check_timezone(self.timezone)
         _check_choice("limit", self.limit, ("expected", "hard"))
         _check_choice("on_exhausted", self.on_exhausted, ("reject", "cheapest"))
         if self.rollover and self.every is None:

@@ -76,13 +76,18 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
         )
     if found[2] == "mo" and int(found[1]) > _MOST_MONTHS:
         raise InvalidInput(f"every must be at most {_MOST_MONTHS}mo, got {every!r}", value=every)
+    check_timezone(timezone)
+    return Period(int(found[1]), found[2], timezone)
+
+
+def check_timezone(timezone: str) -> None:
+    """Raise `InvalidInput` if a name is not in the IANA database."""
     try:
         zone(timezone)
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise InvalidInput(
             f"timezone must be an IANA name such as 'Europe/Berlin', got {timezone!r}", value=timezone
         ) from error
-    return Period(int(found[1]), found[2], timezone)
 
 
 def window_at(period: Period, now_s: float) -> Window:

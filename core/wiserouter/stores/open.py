@@ -55,6 +55,8 @@ def open_store(
         return url
     ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
     if url.partition("://")[0] == "memory":
+        if query := url.partition("?")[2]:
+            raise InvalidInput(f"a store in memory has no settings, got {query!r}: leave them out", value=query)
         return MemoryStore(**ttls)
     from wiserouter.stores.shared import SharedStore  # a router in memory does not need it
 

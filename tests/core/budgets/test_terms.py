@@ -66,6 +66,11 @@ DAY = 86_400.0
             "timezone must be an IANA name such as 'Europe/Berlin', got 'Mars/Base'",
             "Mars/Base",
         ),
+        (
+            {"horizon": 5, "timezone": "Mars/Base"},
+            "timezone must be an IANA name such as 'Europe/Berlin', got 'Mars/Base'",
+            "Mars/Base",
+        ),
     ],
 )
 def test_terms_that_cannot_be_are_refused_with_their_rule(terms, message, value):

@@ -411,6 +411,7 @@ def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened,
     ("url", "rule"),
     [
         ("postgres://host", "store must be a URL that starts with memory://, sqlite:// or redis://"),
+        ("memory://?colour=red", "a store in memory has no settings, got 'colour=red'"),
         ("sqlite:///{}?colour=red", "a setting of a store must be one of .*, got 'colour'"),
         ("sqlite:///{}?refresh_s=soon", "refresh_s must be a number, got 'soon'"),
         ("sqlite:///{}?refresh_s=0", "refresh_s must be a finite number of seconds, more than 0, got '0'"),
