@@ -83,7 +83,11 @@ def _of_journal(path: Path, since: str, scope: str | None, before: str | None, a
     reader = JournalReader(path)
     calls = calls_of(reader)
     if not calls:
-        raise InvalidInput(f"{path} must be a store or a journal with charged calls, got none", value=path)
+        raise InvalidInput(
+            f"{path} must be a store or a journal with charged calls, got none; calls of shadow mode are shown by "
+            "`wiserouter shadow report`",
+            value=path,
+        )
     if reader.skipped:
         err.print(f"{path}: skipped {reader.skipped} lines that are truncated or damaged", highlight=False)
     cells, figures = sums_of_journal(calls, lambda latest_s: days_of(since, latest_s), scope, prices)

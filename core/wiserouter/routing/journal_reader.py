@@ -19,14 +19,14 @@ class JournalReader:
 
     Attributes
     ----------
-    path : Path
+    path : Path or str
         The newest file.
     skipped : int
         Lines that could not be read so far, such as the last one of a process that died while it wrote, or one that
         lacks a field.
     """
 
-    path: Path
+    path: Path | str
     skipped: int = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -37,8 +37,9 @@ class JournalReader:
         FileNotFoundError
             If there is no journal.
         """
-        older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(self.path, age)).exists()]
-        for path in [*older, self.path]:
+        newest = Path(self.path)
+        older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(newest, age)).exists()]
+        for path in [*older, newest]:
             with path.open(encoding="utf-8-sig", errors="replace") as lines:
                 for line in journal_lines(lines):
                     event = event_of(line)

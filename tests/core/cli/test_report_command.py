@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support.redis_servers import MISSING, redis_server
-from wiserouter import Budget, Model, Price, Usage, WiseRouter
+from wiserouter import Budget, Model, Price, Shadow, Usage, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, StoreUnavailable
 from wiserouter.operating.savings import savings
@@ -190,3 +190,15 @@ def test_what_cannot_be_reported_on(tmp_path):
     with pytest.raises(InvalidInput, match="memory"):
         printed("memory://")
     assert not (tmp_path / "none.db").exists()
+
+
+def test_a_journal_of_shadow_mode_is_for_its_own_report(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    router = WiseRouter(MODELS, seed=0, growing=None)
+    router.shadow = Shadow()
+    journal = router.journal_to(path)
+    router.start(Budget(30.0, horizon=1_000))
+    router.charge(router.observe(incumbent="small"), 1e-3, model="small")
+    journal.close()
+    with pytest.raises(InvalidInput, match="calls of shadow mode are shown by `wiserouter shadow report`"):
+        printed(str(path))

@@ -82,6 +82,14 @@ def test_the_file_is_readable_by_its_owner_only(path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_journal_is_read_by_its_path_as_a_text(path):
+    router = make()
+    journal = router.journal_to(path)
+    router.decide("a")
+    journal.close()
+    assert list(JournalReader(str(path))) == list(JournalReader(path)) != []
+
+
 def test_a_journal_may_begin_with_a_byte_order_mark(path):
     router = make()
     journal = router.journal_to(path)
