@@ -53,10 +53,19 @@ def pytest_xdist_auto_num_workers(config):
 
 
 LONGEST = (
+    "tests/scenarios/test_shadow.py",
+    "tests/scenarios/test_conversations.py",
     "tests/hostile/test_store_faults_redis.py",
+    "tests/scenarios/test_judge_on_tables.py",
+    "tests/scenarios/test_learning_on_tables.py",
     "tests/hostile/test_calls_counted_redis.py",
+    "tests/scenarios/test_batch_margins.py",
     "tests/hostile/test_store_faults_sqlite.py",
     "tests/hostile/test_killed_proxy.py",
+    "tests/litellm/test_operated_workers.py",
+    "tests/scenarios/test_batches_on_tables.py",
+    "tests/packaging/test_docs_site.py",
+    "tests/litellm/test_judge_process.py",
     "tests/litellm/test_proxy_workers.py",
     "tests/litellm/test_page_browser.py",
     "tests/hostile/test_outcomes_proxy.py",
@@ -78,7 +87,8 @@ LONGEST = (
     "tests/core/stores/test_engines.py",
     "tests/langchain/test_provider_ledger.py",
 )
-"""Files that take long, above all those that wait: they begin first, so that no worker is left alone with them."""
+"""Files that take long, those that compute and those that wait in turn: they begin first, so that no worker is left
+alone with them."""
 
 
 def pytest_ignore_collect(collection_path, config):
