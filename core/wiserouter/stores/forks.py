@@ -8,6 +8,7 @@ first, since a router is made after its store and locks it while it is locked it
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +22,7 @@ class _Lock(Protocol):
 L = TypeVar("L", bound=_Lock)
 
 _known: dict[weakref.ref[Any], None] = {}
-_held: list[_Lock] = []
+_held = threading.local()  # the locks of a thread that forks; others may fork at the same time
 
 
 def held_at_fork(lock: L) -> L:
@@ -38,16 +39,18 @@ def held_at_fork(lock: L) -> L:
 
 
 def _acquire() -> None:
+    _held.locks = []
     for known in reversed(list(_known)):
         lock = known()
         if lock is not None:
             lock.acquire()
-            _held.append(lock)
+            _held.locks.append(lock)
 
 
 def _release() -> None:
-    while _held:
-        _held.pop().release()
+    locks = _held.locks
+    while locks:
+        locks.pop().release()
 
 
 if hasattr(os, "register_at_fork"):
