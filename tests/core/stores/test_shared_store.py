@@ -173,6 +173,21 @@ def test_leases_move_to_the_next_window(opened, clock):
     assert other.ledger("s").spent_usd == 1.5
 
 
+def test_a_lease_is_not_used_in_a_window_that_another_worker_has_opened(opened, clock):
+    clock.advance(3_600.0 - clock() % 3_600.0 + 3_590.0)  # the lease may be used for longer than the window runs
+    leasing, other = opened(refresh_s=1e6, flush_s=1e6, lease_share=0.5), opened(refresh_s=1e6, flush_s=1e6)
+    for one in (leasing, other):
+        one.open("team", Budget(10.0, every="1h", limit="hard"))
+        one.open("s", Budget(100.0, every="1d", limit="hard"), parent="team")
+    call(leasing, "the first")
+    leasing.refresh()
+    clock.advance(20.0)
+    for n in range(10):
+        call(other, f"call {n}", 1.0, 1.0)
+    with pytest.raises(BudgetExhausted, match="10 spent"):
+        call(leasing, "one more", 1.0, 1.0)
+
+
 def test_a_window_has_the_amount_that_was_last_given_whichever_worker_opens_it(opened, clock):
     store, other = (opened(refresh_s=1e6, flush_s=1e6) for _ in range(2))  # nothing is read by the clock
     for one in (store, other):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,6 +16,7 @@ class _Held:
     usd: float = 0.0
     until_s: float = 0.0
     unused_usd: float = 0.0  # no longer used, and still the worker's own until the engine takes it back
+    windows: tuple[str, ...] = ()
 
     def reduce(self, usd: float) -> None:
         """Use no more than `usd` from now on."""
@@ -68,6 +69,12 @@ class Leases:
         """Stop using a lease, for instance because its windows have ended."""
         self._held.pop(scope, None)
 
+    def drop_others(self, windows: Callable[[str], tuple[str, ...]], scopes: Iterable[str] | None = None) -> None:
+        """Stop using leases, of all scopes or some, on other windows than theirs: others have opened the next ones."""
+        for scope in [*(self._held if scopes is None else scopes)]:
+            if scope in self._held and self._held[scope].windows != windows(scope):
+                self.drop(scope)
+
     def renewal(self, scope: str, windows: tuple[str, ...], left_usd: float, *, due: bool) -> Lease | None:
         """Return the event that renews a lease where it is `due` or half used; an excess is not used from now on."""
         held_usd = self.left_usd(scope)
@@ -89,13 +96,16 @@ class Leases:
             self._held[scope].reduce(0.0)
         return {scope: Lease(self.id(scope), (), 0.0, 0.0) for scope in unused}
 
-    def take(self, scope: str, granted: object, asked_s: float, waiting: Iterable[PendingEvent]) -> None:
-        """Take over the granted amount, less the reservations made on the lease since the request."""
-        lease, held_usd = self.id(scope), cast("float", granted)
-        for pending in waiting:
-            if isinstance(pending.event, Reserve) and pending.event.lease == lease:
-                held_usd -= pending.event.held_usd
-        self._held[scope] = _Held(max(held_usd, 0.0), asked_s + self._ttl_s)
+    def take(
+        self, renewed: Mapping[str, Lease], granted: Iterable[object], asked_s: float, waiting: Iterable[PendingEvent]
+    ) -> None:
+        """Take over the granted amounts, by scope, less the reservations made on the leases since the request."""
+        for (scope, lease), usd in zip(renewed.items(), granted, strict=False):
+            name, held_usd = self.id(scope), cast("float", usd)
+            for pending in waiting:
+                if isinstance(pending.event, Reserve) and pending.event.lease == name:
+                    held_usd -= pending.event.held_usd
+            self._held[scope] = _Held(max(held_usd, 0.0), asked_s + self._ttl_s, windows=lease.windows)
 
     def give_up(self) -> dict[str, float]:
         """Stop using all leases, and return the amount left on each, by scope."""

@@ -153,6 +153,11 @@ class LocalReplica:
             found.append(view.parent)
         return found
 
+    def windows(self, scope: str) -> tuple[str, ...]:
+        """Return the windows that a call of a scope counts in, as far as they are known."""
+        views = [self.views[one] for one in self.scopes(scope) if one in self.views]
+        return tuple([window for view in views for window in view.windows])
+
     def chain(self, scope: str) -> AccountChain:
         """Return an account with those that enclose it; raises `NotStarted`."""
         chain = self._chains.get(scope)

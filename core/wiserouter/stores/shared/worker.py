@@ -107,10 +107,9 @@ class Worker:
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._max_decisions = max_decisions
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
-        self._noted_s = float("-inf")
+        self._noted_s, self._asks_peers = float("-inf"), False
         self._read: list[str] = []
         self._read_caps: list[str] = []
-        self._asks_peers = False
         self._hard_scopes: set[str] = set()
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
@@ -294,13 +293,13 @@ class Worker:
             self.client.waiting.extend(self._recovery_events(()))
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
-        self._take_accounts(reply)
+        are_windows_others = self._take_accounts(reply)
         if self._read_caps:
             self.caps.take(self._read_caps, reply.caps, reply.now_s, self._unsent_in_cap)
-        for scope, granted in zip(self._renewing, extras, strict=False):
-            self.leases.take(scope, granted, asked_s, self.client.waiting)
+        self.leases.take(self._renewing, extras, asked_s, self.client.waiting)
         for scope in self._returning:
             self.leases.drop(scope)
+        self.leases.drop_others(self.replica.windows, None if are_windows_others else self._renewing)
         for peer in list(self.peers) if self._asks_peers else []:
             peer.incoming(reply)
         return None
@@ -325,25 +324,27 @@ class Worker:
             self._noted_s = self._clock()
         return events
 
-    def _take_accounts(self, reply: Reply) -> None:
-        """Replace the accounts that were read, and apply to them the events that are not sent yet."""
+    def _take_accounts(self, reply: Reply) -> bool:
+        """Replace the accounts that were read, with the events that are not sent yet; True if windows are others."""
         unsent: list[tuple[str, Effect]] = [
             (window, pending.effect)
             for pending in self.client.waiting
             if pending.applied and pending.effect is not None
             for window in pending.windows
         ]
-        changed = False
+        changed = are_windows_others = False
         for scope, state in reply.accounts.items():
             known = self.replica.views.get(scope)
             if known is None:
                 self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
             changed |= known is not None and known.state.terms != state.terms
             self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
+            are_windows_others |= known is not None and known.windows != self.replica.views[scope].windows
             hard = self.replica.views[scope].budget.hard
             (self._hard_scopes.add if hard else self._hard_scopes.discard)(scope)
         for follower in self.followers if changed else ():
             follower(self._hard_scopes)
+        return are_windows_others
 
     def _unsent_in_cap(self, key: str) -> list[Effect]:
         """Return the effects on a cap of the events that are not sent yet."""
