@@ -131,6 +131,8 @@ def _number(name: str, value: str) -> float:
         number = float(value)
     except ValueError:
         raise InvalidInput(f"{name} must be a number, got {value!r}", value=value) from None
+    if name == "max_staleness_s" and number == 0.0:  # without the engine, nothing is decided
+        return number
     if name.endswith("_s") and not 0.0 < number < math.inf:
         raise InvalidInput(f"{name} must be a finite number of seconds, more than 0, got {value!r}", value=value)
     return number

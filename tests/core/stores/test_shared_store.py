@@ -436,11 +436,17 @@ def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened,
         ("sqlite:///{}?lease_share=0.9", r"lease_share must lie in \(0, 0.5\], got 0.9"),
         ("sqlite:///{}?on_store_error=open", "on_store_error must be 'closed' or 'local', got 'open'"),
         ("redis://host/0?colour=red", "must be known here or to redis-py, got 'colour'"),
+        ("redis://host/0?protocol=9", "must be known here or to redis-py, got protocol must be either 2 or 3"),
+        ("rediss://host/0?ssl_cert_reqs=some", "known here or to redis-py, got Invalid SSL .* Flag: some"),
     ],
 )
 def test_a_wrong_url_names_the_valid_ones(tmp_path, url, rule):
     with pytest.raises(InvalidInput, match=rule):
         open_store(url.format(tmp_path / "budget.db"))
+
+
+def test_a_replica_of_any_age_may_be_too_old():
+    open_store("redis://host/0?on_store_error=closed&max_staleness_s=0").close()
 
 
 @pytest.mark.parametrize("login", [f"me:{sign}secret" for sign in ("", "a/", "a?", "a#", "a@", "[")])

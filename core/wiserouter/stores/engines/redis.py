@@ -228,15 +228,15 @@ def _check_url(scheme: str, url: str) -> None:
 
 
 def _check_settings(url: str, options: Mapping[str, Any]) -> None:
-    """Refuse a setting of a URL that redis-py does not know, before a thread meets it; nothing is contacted."""
+    """Refuse a setting of a URL that redis-py does not take, before a thread meets it; nothing is contacted."""
     import redis
 
-    pool = redis.ConnectionPool.from_url(url, **options)
     try:
+        pool = redis.ConnectionPool.from_url(url, **options)
         pool.connection_class(**pool.connection_kwargs)
-    except TypeError as error:
-        name = f"{error}".rpartition(" ")[2].strip("'")
-        raise InvalidInput(f"a setting of a store must be known here or to redis-py, got {name!r}") from error
+    except (TypeError, AttributeError, ValueError, redis.exceptions.RedisError) as error:
+        found = f"{error}".rpartition("unexpected keyword argument ")[2]
+        raise InvalidInput(f"a setting of a store must be known here or to redis-py, got {found}") from error
 
 
 def _plain(event: Event) -> dict[str, Any]:
