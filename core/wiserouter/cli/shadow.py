@@ -24,7 +24,7 @@ MOST_SHOWN = 20
 """Most models of the table."""
 
 LEAST_UNSEEN = 0.005
-"""Share of what runs without the router that no call shows, from which on the report says so."""
+"""Share of what runs without the router that too few calls show, from which on the report says so."""
 
 
 @app.callback()
@@ -153,8 +153,8 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
         unseen = 1.0 - one["shown_by_calls"]["baseline_share"]
         if unseen > LEAST_UNSEEN:
             lines.append(
-                f"  {unseen:.0%} of what runs without the router no call shows: it counts by the router's own "
-                f"estimates, and {bound}; acting on fewer calls, and scoring more, shows it"
+                f"  {unseen:.0%} of what runs without the router no call shows, or too few: it counts by the router's "
+                f"own estimates, and {bound}; acting on fewer calls, and scoring more, shows it"
             )
     if figures["reward"] is None:
         lines.append(

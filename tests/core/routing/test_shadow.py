@@ -267,6 +267,17 @@ def test_an_incumbent_that_no_call_shows_counts_by_estimates_within_every_reward
     assert any("100% of what runs without the router no call shows" in line for line in lines_of(report_of(calls)))
 
 
+def test_what_few_calls_show_of_the_incumbent_counts_and_not_the_estimates():
+    n = 60
+    told = {"incumbent": np.zeros(n, int), "reward": np.full(n, 0.9), "cost": np.full(n, 2.0)}
+    calls = calls_of(np.zeros(n, int), np.tile([0.0, 1.0], (n, 1)), **told)
+    calls = calls._replace(expected_cost_usd=np.tile([5.0, 1.0], (n, 1)))
+    reward, cost = gain(calls), gain(calls, "cost_usd")
+    assert (reward.baseline_share, cost.baseline_share) == (1.0, 1.0)
+    assert (reward.baseline.mean, cost.baseline.mean) == pytest.approx((0.9, 2.0))
+    assert not any("what runs without the router no call shows" in line for line in lines_of(report_of(calls)))
+
+
 @settings(max_examples=10)
 @given(st.floats(0.05, 1.0), st.integers(0, 2**32 - 1))
 def test_equal_choices_gain_nothing(share, seed):

@@ -27,6 +27,9 @@ from wiserouter.types import FloatArray, IntArray
 MIDDLE = 0.5
 """The reward that is taken where the router had no estimate."""
 
+SHOWN_WEIGHT = 2.0
+"""A weight up to which what runs without the router counts as shown, however few the calls are."""
+
 
 class Gain(NamedTuple):
     """The mean difference per call between the router's choices and what runs without it.
@@ -103,7 +106,8 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 
     share = calls.share[:, np.newaxis]
     drawn = share * target + (1.0 - share) * baseline
     chance = drawn * known_share(group, calls.ran, known, len(calls.models))[group]
-    weight, base_weight = weights_of(target, chance, draws), weights_of(baseline, chance, draws)
+    weight = weights_of(target, chance, draws)
+    base_weight = weights_of(baseline, chance, max(draws, SHOWN_WEIGHT * LEAST_EFFECTIVE))
     shown, base_shown = np.where(weight > 0.0, target, 0.0), np.where(base_weight > 0.0, baseline, 0.0)
     effective = _effective(shown, weight, draws)
     if effective < LEAST_EFFECTIVE:
