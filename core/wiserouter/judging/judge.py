@@ -228,9 +228,9 @@ class Judge:
         return self._loop  # type: ignore[return-value]
 
     def _begin_on(self, loop: asyncio.AbstractEventLoop, thread: int | None) -> None:
-        """Run on a new loop; calls that an ended loop, or the parent of this process, had under way are lost here."""
+        """Run on a new loop; calls that one which runs no more, or the parent of this process, had are lost here."""
         forked = self._pid != os.getpid()
-        if forked or self._loop is None or self._loop.is_closed():
+        if forked or self._loop is None or not self._loop.is_running():
             self._active.clear()
         self._loop, self._loop_thread, self._tasks = loop, thread, set()
         if forked:

@@ -395,6 +395,31 @@ def test_calls_under_way_are_counted_when_it_moves_to_the_callers_event_loop():
     asyncio.run(main())
 
 
+def test_it_goes_on_where_its_event_loop_stays_open_and_runs_no_more():
+    async def ask(prompt, answer):
+        await asyncio.sleep(0.0 if goes_on else 60.0)
+        return 1.0
+
+    async def serve(n):
+        judge.run_on(asyncio.get_running_loop())
+        served(router, judge, n)
+        await asyncio.sleep(0.01)
+        return await judge.aflush(5.0) if goes_on else True
+
+    router, goes_on = started(), []
+    judge = router.judge_with(ask, share=1.0, concurrency=2)
+    first = asyncio.new_event_loop()
+    first.run_until_complete(serve(2))
+    goes_on.append(True)
+    assert asyncio.run(serve(3))
+    assert judge.counts.judged == 3
+    for task in asyncio.all_tasks(first):
+        task.cancel()
+    first.run_until_complete(asyncio.sleep(0.0))
+    first.close()
+    judge.close()
+
+
 def test_it_goes_on_after_its_event_loop_has_ended():
     router = started()
     judge = router.judge_with(lambda prompt, answer: 1.0, share=1.0)
