@@ -17,19 +17,13 @@ from langchain_core.callbacks import (
     BaseCallbackManager,
     CallbackManager,
     CallbackManagerForChainRun,
+    Callbacks,
 )
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, WiseRouterError
-from wiserouter.integration import (
-    SHORT_TEXT_CHARS,
-    ContextAssignment,
-    Unit,
-    offload,
-    refuses_request,
-    share_key,
-)
+from wiserouter.integration import SHORT_TEXT_CHARS, ContextAssignment, Unit, offload, refuses_request, share_key
 from wiserouter_langchain.call_environment import RoutingChatModel, forced_model, payer_of, stated_value
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
@@ -110,11 +104,9 @@ class _Scope:
     def _manager(self, kind: Any) -> Any:
         """Return the callback manager of the chain run; what is set on the router also holds for the model's run."""
         llm, config = self._llm, self._config
+        callbacks = _inherited(config.get("callbacks"), llm.callbacks)
         metadata = config.get("metadata")
-        manager = kind.configure(config.get("callbacks"), None, llm.verbose, config.get("tags"), None, metadata)
-        own = llm.callbacks
-        for handler in own.handlers if isinstance(own, BaseCallbackManager) else own or ():
-            manager.add_handler(handler)
+        manager = kind.configure(callbacks, None, llm.verbose, config.get("tags"), None, metadata)
         manager.add_tags(llm.tags or [])
         manager.add_metadata(llm.metadata or {})
         return manager
@@ -388,6 +380,15 @@ class AsyncCallScope(_Scope):
     def _is_quick(self, *scopes: str) -> bool:
         """Return True if a step need not leave the event loop: its text is short, and no store has to be waited for."""
         return len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(*scopes)
+
+
+def _inherited(stated: Callbacks, own: Callbacks) -> BaseCallbackManager:
+    """Return the callbacks of a call with the router's own, so that LangChain adds no tracer beside one of them."""
+    handlers = [] if isinstance(stated, BaseCallbackManager) else list(stated or ())
+    manager = stated.copy() if isinstance(stated, BaseCallbackManager) else BaseCallbackManager(handlers, handlers[:])
+    for handler in own.handlers if isinstance(own, BaseCallbackManager) else own or ():
+        manager.add_handler(handler)
+    return manager
 
 
 def _end_run(run: Any, error: BaseException | None, outputs: dict[str, Any]) -> Any:

@@ -305,12 +305,15 @@ class DeploymentRegistry:
                 names[-1],
                 EFFORTS[0],
             )
-        arms = [self._arm(params, plain, one) for one in stated]
+        by_price = unbounded_price(deployment)
+        arms = [self._arm(params, plain, one, by_price) for one in stated]
         for one in arms:
             self._check_one_price(one, new)
         return arms
 
-    def _arm(self, params: Mapping[str, Any], plain: DeploymentInfo, arm: ArmSettings) -> DeploymentInfo:
+    def _arm(
+        self, params: Mapping[str, Any], plain: DeploymentInfo, arm: ArmSettings, unbounded: str | None
+    ) -> DeploymentInfo:
         """Return a deployment with the parameters of an arm."""
         name = arm.named(plain.model)
         card, own, prior = plain.rate_card, self._prices.get(name), self._priors.find(name)
@@ -321,7 +324,7 @@ class DeploymentRegistry:
         return plain._replace(
             model=name,
             rate_card=card,
-            defaults=defaults_of(with_arm(params, arm.params), plain.defaults.unbounded),
+            defaults=defaults_of(with_arm(params, arm.params), unbounded),
             has_own_prices=plain.has_own_prices and own is None,
         )
 

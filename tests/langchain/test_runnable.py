@@ -1,13 +1,16 @@
 """The router as a chat model: one run per call, tokens counted once, and the chosen model's own formats."""
 
 import asyncio
+from unittest.mock import MagicMock
 from uuid import uuid4
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManager, get_usage_metadata_callback
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.tracers import LangChainTracer
+from langsmith import Client
 
 from support.chat_calls import DOORS, City, Tree, settled, weather
 from support.chat_stub import OtherStub, StubChat, cost_usd, routed
@@ -160,6 +163,17 @@ def test_tags_metadata_and_callbacks_of_the_router_hold_for_the_run_of_its_model
     llm = routed(tags=["nostream"], metadata={"team": "a"}, callbacks=[watch])
     DOORS[door](llm, "hello", {"tags": ["asked"], "callbacks": [watch]})
     assert heard == [(["asked", "nostream"], "a"), "end"]
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("given", [list, lambda handlers: CallbackManager(handlers, handlers)])
+def test_langchain_adds_no_tracer_beside_that_of_the_router(door, given, monkeypatch):
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    monkeypatch.setattr("langchain_core.tracers.langchain.get_client", lambda: other)
+    own, other = MagicMock(spec=Client, tracing_queue=None), MagicMock(spec=Client, tracing_queue=None)
+    llm = routed(callbacks=given([LangChainTracer(client=own)]))
+    DOORS[door](llm, "hello", {})
+    assert (own.create_run.call_count, other.create_run.call_count) == (2, 0)
 
 
 @pytest.mark.parametrize("prefer", ["small", "large"])

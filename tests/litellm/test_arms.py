@@ -279,6 +279,12 @@ def test_arms_that_break_a_rule_are_refused(arms, says):
         attach(llms(large()), "wise", budget=Budget(1.0, 10, limit="hard"), arms=arms)
 
 
+def test_arms_may_replace_what_nothing_bounds_in_their_deployment():
+    arms = {"large": [{"extra_body": {"top_k": 3}}, {"extra_body": {"top_k": 4}}]}
+    rows = llms(large(extra_body={"max_tokens": 3}))
+    assert len(attach(rows, "wise", budget=Budget(1.0, 10, limit="hard"), arms=arms).groups["wise"].router.pool) == 2
+
+
 def test_the_settings_of_the_proxy_name_the_arms():
     group = {"budget_usd": 5, "requests": 10, "arms": {"gpt-5": [LOW, {**HIGH, "name": "thorough"}]}}
     arms = arms_of_settings(settings_of({"groups": {"wise": group}}).groups["wise"].arms)
