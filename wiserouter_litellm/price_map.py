@@ -210,7 +210,7 @@ def _map_entry(model: str, provider: str | None) -> Mapping[str, Any]:
         return {}
     entry: Mapping[str, Any] = litellm.model_cost.get(key, {})
     stated = {name: value for name, value in entry.items() if name not in _LIMITS} | _stated_limits(key)
-    return stated | _prices_of_steps(entry) if entry.get(_SIDES[0]) is None else stated
+    return stated | _prices_of_steps(entry)
 
 
 def _prices_of_steps(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 LITELLM = "litellm[proxy]==1.109.1"
 FLOORS = "certifi>=2025.1.1\nlitellm-proxy-extras==0.4.110\nboto3>=1.43.1\nmcp>=2.2\n"
 RUNNER = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist")
-USED = ("anthropic", "hypothesis", "prometheus-client", "respx", "schemathesis")
+USED = ("anthropic", "hypothesis", "prometheus-client", "respx", "schemathesis", "time-machine")
 
 
 def run(*command: str | Path) -> None:

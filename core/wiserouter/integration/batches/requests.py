@@ -69,10 +69,11 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a JSON-lines file with the numbers of their lines; blank lines are left out."""
     with path.open("rb") as lines:
         for at, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
             try:
-                value = json.loads(line.decode("utf-8-sig"))
+                text = line.decode("utf-8-sig").strip()
+                if not text:
+                    continue
+                value = json.loads(text)
             except ValueError as error:
                 raise InvalidInput(f"{path}, line {at} must be JSON: {error}: is the file complete?") from error
             if not isinstance(value, dict):
