@@ -329,17 +329,17 @@ def test_a_process_that_is_forked_while_its_parent_sends_can_go_on(opened, monke
     monkeypatch.setattr(SQLiteEngine, "exchange", slow)
     sending = threading.Thread(target=store.refresh)
     sending.start()
-    begun.wait(5.0)
+    assert begun.wait(30.0)
     child = os.fork()
     if child == 0:
-        signal.alarm(5)  # ends a child that waits for a thread of its parent
+        signal.alarm(30)  # ends a child that waits for a thread of its parent
         status = 1
         try:
             store.reserve(record(store, "s", "a call of the child", 0.25, 0.125))
             status = 0
         finally:
             os._exit(status)
-    sending.join(5.0)
+    sending.join(30.0)
     assert os.waitpid(child, 0)[1] == 0
     store.refresh()
     assert store.ledger("s").in_flight == 1
