@@ -1,18 +1,16 @@
-"""Exact costs with the chat model classes of OpenAI and Anthropic, whose HTTP answers are mocked."""
+"""Exact costs with the chat model classes of OpenAI and Anthropic, whose providers are stubs on a socket."""
 
-import json
 import socket
+from types import SimpleNamespace
 from uuid import uuid4
 
-import httpx
 import openai
 import pytest
-import respx
 from langchain_anthropic import ChatAnthropic
 from langchain_core.caches import InMemoryCache
 from langchain_openai import ChatOpenAI
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from support.chat_calls import City, weather
@@ -22,7 +20,6 @@ from support.stub import serving
 from wiserouter import Budget, Price
 from wiserouter_langchain import RunnableWiseRouter
 
-OPENAI = "http://openai.test/v1"
 PRICES = {
     "small": Price(1.5e-7, 6e-7, cache_read=7.5e-8),
     "large": Price(3e-6, 1.5e-5, cache_read=3e-7, cache_write=3.75e-6),
@@ -30,12 +27,7 @@ PRICES = {
 TOOL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"location": "Rome"}'}}
 
 
-def openai_answer(request):
-    body = json.loads(request.content)
-    if body.get("stream"):
-        usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        events = "".join(chunks(body["model"], with_usage=usage)).encode()
-        return httpx.Response(200, content=events, headers={"content-type": "text/event-stream"})
+def openai_answer(body):
     message = {"role": "assistant", "content": "an answer"}
     if body.get("tools") and body["messages"][-1]["role"] != "tool":
         message = {"role": "assistant", "content": None, "tool_calls": [TOOL]}
@@ -50,11 +42,30 @@ def openai_answer(request):
     }
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"]}
-    return httpx.Response(200, json={**answer, "choices": [choice], "usage": usage})
+    return {**answer, "choices": [choice], "usage": usage}
+
+
+class OpenAI:
+    """A provider on a socket: which library its client sends with depends on the client's version."""
+
+    def __init__(self):
+        self.bodies, self.reply = [], None
+        self.app = Starlette(routes=[Route("/{test}/v1/chat/completions", self.answer, methods=["POST"])])
+
+    async def answer(self, request):
+        body = await request.json()
+        self.bodies.append(body)
+        if self.reply is not None:
+            status, answer = self.reply
+            return JSONResponse(answer, status)
+        if body.get("stream"):
+            usage = bool((body.get("stream_options") or {}).get("include_usage"))
+            return Response("".join(chunks(body["model"], with_usage=usage)), media_type="text/event-stream")
+        return JSONResponse(openai_answer(body))
 
 
 class Anthropic:
-    """A provider on a socket: its client has its own transport, which respx cannot intercept."""
+    """A provider on a socket."""
 
     def __init__(self):
         self.calls, self.fails = 0, False
@@ -116,27 +127,35 @@ USD = {"small": OPENAI_USD, "large": ANTHROPIC_USD}
 
 
 @pytest.fixture(scope="module")
-def anthropic():
-    provider = Anthropic()
-    with serving(provider) as url:
-        provider.url = url.removesuffix("/v1")
-        yield provider
+def providers():
+    stubs = SimpleNamespace(openai=OpenAI(), anthropic=Anthropic())
+    with serving(stubs.openai) as openai_url, serving(stubs.anthropic) as anthropic_url:
+        stubs.openai.url, stubs.anthropic.url = openai_url.removesuffix("/v1"), anthropic_url.removesuffix("/v1")
+        yield stubs
 
 
 @pytest.fixture
-def web(anthropic):
-    anthropic.fails, anthropic.calls = False, 0
-    with respx.mock(assert_all_called=False) as mock:
-        mock.post(f"{OPENAI}/chat/completions").mock(side_effect=openai_answer)
-        mock.anthropic = anthropic
-        yield mock
+def web(providers):
+    providers.openai.bodies, providers.openai.reply = [], None
+    providers.anthropic.fails, providers.anthropic.calls = False, 0
+    return providers
+
+
+def small_model(web, **fields):
+    url = f"{web.openai.url}/{uuid4().hex}/v1"  # the classes keep a client by address, bound to one event loop
+    return ChatOpenAI(model="gpt-4o-mini", base_url=url, api_key="sk-x", **fields)
+
+
+def large_model(web, **fields):
+    url = f"{web.anthropic.url}/{uuid4().hex}"
+    return ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", **fields)
 
 
 def models(web, **fields):
-    small = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", max_retries=0, stream_usage=True, **fields)
-    url = f"{web.anthropic.url}/{uuid4().hex}"  # the class keeps a client by address, bound to one event loop
-    large = ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", max_retries=0, **fields)
-    return {"small": small, "large": large}
+    return {
+        "small": small_model(web, max_retries=0, stream_usage=True, **fields),
+        "large": large_model(web, max_retries=0, **fields),
+    }
 
 
 def routed(web, prefer, **fields):
@@ -192,9 +211,9 @@ def test_structured_output(web, prefer):
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_structured_answer_that_ends_at_its_limit_is_charged_and_no_other_model_is_asked(web, way):
-    whole = openai_answer(httpx.Request("POST", OPENAI, json={"model": "gpt-4o-mini", "messages": []})).json()
+    whole = openai_answer({"model": "gpt-4o-mini", "messages": []})
     whole["choices"][0] |= {"finish_reason": "length", "message": {"role": "assistant", "content": '{"ci'}}
-    web.post(f"{OPENAI}/chat/completions").mock(return_value=httpx.Response(200, json=whole))
+    web.openai.reply = (200, whole)
     llm = routed(web, "small")
     structured = llm.with_structured_output(City, method="json_schema")
     with pytest.raises(openai.LengthFinishReasonError):
@@ -210,7 +229,7 @@ def test_a_cache_hit(web, prefer):
     llm = routed(web, prefer, cache=InMemoryCache())
     llm.invoke("hello")
     llm.invoke("hello")
-    assert len(web.calls) + web.anthropic.calls == 1
+    assert len(web.openai.bodies) + web.anthropic.calls == 1
     assert llm.core.status().charged == 2
     assert llm.core.status().spent_usd == pytest.approx(USD[prefer])
 
@@ -220,8 +239,7 @@ def test_a_cache_hit(web, prefer):
 def test_a_failure_owes_nothing_where_the_request_was_refused(web, prefer, status, presumed):
     llm = routed(web, prefer)
     web.anthropic.fails = status
-    refused = httpx.Response(status, json={"error": {"message": "down"}})
-    web.post(f"{OPENAI}/chat/completions").mock(return_value=refused)
+    web.openai.reply = (status, {"error": {"message": "down"}})
     with pytest.raises(Exception, match="down"):
         llm.invoke("hello", {"configurable": {"wise_model": prefer}})
     found = llm.core.status()
@@ -240,7 +258,6 @@ async def test_a_provider_that_cannot_be_reached_owes_nothing_and_another_answer
             "small": ChatOpenAI(model="gpt-4o-mini", base_url=url, api_key="sk-x", max_retries=0),
             "large": ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", max_retries=0),
         }
-        web.route(host="127.0.0.1").pass_through()
         llm = RunnableWiseRouter(models={**reachable, prefer: absent[prefer]}, router=core(prefer), prices=PRICES)
         answer = llm.invoke("hello") if way == "invoke" else await llm.ainvoke("hello")
     assert answer.text == "an answer"
@@ -252,11 +269,9 @@ async def test_a_provider_that_cannot_be_reached_owes_nothing_and_another_answer
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
 async def test_under_a_hard_budget_clients_send_a_request_once(web, way):
     bounded = {"max_tokens": 50}
-    small = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", stream_usage=True, **bounded)
-    url = f"{web.anthropic.url}/{uuid4().hex}"
-    large = ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", max_retries=3, **bounded)
-    web.anthropic.fails = 500
-    route = web.post(f"{OPENAI}/chat/completions").mock(return_value=httpx.Response(500, json={"error": {}}))
+    small = small_model(web, stream_usage=True, **bounded)
+    large = large_model(web, max_retries=3, **bounded)
+    web.anthropic.fails, web.openai.reply = 500, (500, {"error": {}})
     budget = Budget(10.0, 100, limit="hard")
     llm = RunnableWiseRouter(models={"small": small, "large": large}, prices=PRICES, budget=budget)
     with pytest.raises(Exception, match=r"500|down"):
@@ -266,14 +281,14 @@ async def test_under_a_hard_budget_clients_send_a_request_once(web, way):
             await llm.ainvoke("hello")
         else:
             list(llm.stream("hello"))
-    assert (route.call_count, web.anthropic.calls) == (1, 1)
+    assert (len(web.openai.bodies), web.anthropic.calls) == (1, 1)
     assert llm.core.status().presumed == 2
     assert (small.root_client.max_retries, large.max_retries) == (2, 3)
 
 
 def test_for_a_stream_without_usage_the_log_gives_the_remedy(web, caplog):
     plain = models(web)
-    plain["small"] = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", max_retries=0)
+    plain["small"] = small_model(web, max_retries=0)
     llm = RunnableWiseRouter(models=plain, router=core("small"), prices=PRICES)
     list(llm.stream("hello"))
     assert "stream_usage" in caplog.text
@@ -296,5 +311,5 @@ def test_prices_limits_and_capabilities_come_from_catalogue_and_profiles(web):
 def test_a_cap_is_sent_to_the_provider(web):
     llm = RunnableWiseRouter(models=models(web), router=core("small"), prices=PRICES, cap_output_tokens=77)
     llm.invoke("hello")
-    body = json.loads(web.calls[0].request.content)
+    (body,) = web.openai.bodies
     assert body.get("max_completion_tokens") == 77 or body.get("max_tokens") == 77
