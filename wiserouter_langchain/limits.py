@@ -33,8 +33,8 @@ _HARMLESS_AND_UNREAD = frozenset(
         *("stop", "stop_sequences", "stop_token_ids", "parallel_tool_calls", "response_mime_type", "strict", "method"),
         *("include_raw", "ls_structured_output_format", "reasoning", "reasoning_effort", "thinking", "verbosity"),
         *("effort", "user", "metadata", "safety_identifier", "safety_settings", "prompt_cache_key"),
-        *("prompt_cache_retention", "cache_control", "timeout", "request_timeout", "stream", "stream_usage"),
-        "stream_options",
+        *("prompt_cache_retention", "prompt_cache_options", "cache_control", "timeout", "request_timeout", "stream"),
+        *("stream_usage", "stream_options"),
     }
 )
 
@@ -86,7 +86,13 @@ _PRICED_FIELDS = (
 """Fields of chat models that may change the price of a call, or add to its input."""
 
 
-LONG_CACHE = "must be kept for 5 minutes: a longer time has a price of its own"
+_CACHES = ("cache_control", "cachePoint", "cache_point", "prompt_cache_breakpoint", "prompt_cache_options")
+"""The names by which a setting, a content block or a tool asks for a cache."""
+
+_SHORT_CACHES = ("5m", "30m", None)
+"""The times for which a cache has the price of a cache write: the shortest ones of Anthropic and of OpenAI."""
+
+LONG_CACHE = "must be kept for 5 minutes, or 30 minutes with OpenAI: a longer time has a price of its own"
 
 
 class CallLimits(NamedTuple):
@@ -153,8 +159,8 @@ def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = 
     for operation, args, _ in kwargs.get(OPERATIONS, ()):
         if operation == "bind_tools" and (reason := costly("tools", args[0])):
             raise _refused("tools", reason)
-    if any(_is_cached_long(message.content) for message in messages):
-        raise _refused("cache_control", LONG_CACHE)
+    if cache := next(filter(None, (_long_cache(message.content) for message in messages)), None):
+        raise _refused(cache, LONG_CACHE)
     return CallLimits(min(outputs, default=None), max(answers, default=None))
 
 
@@ -189,8 +195,10 @@ def costly(name: str, value: object) -> str | None:
         return next(filter(None, reasons), None)
     if name in {"tools", "functions"}:
         return _costly_tools(value)
-    if name == "cache_control" and _is_long(value):
+    if name in _CACHES and _is_long(value):
         return LONG_CACHE
+    if name == "reasoning" and _mode(value) not in (None, "standard"):
+        return f"must have the mode 'standard', got {_mode(value)!r:.60}: others have a price of their own"
     if value is None or name in HARMLESS:
         return None
     return "may change the cost: set it on the model"
@@ -237,6 +245,14 @@ def costly_field(fields: Mapping[str, Any]) -> str | None:
     for name in _PRICED_FIELDS:
         if (value := fields.get(name)) and not _is_plain(value):
             return f"{name} may change the cost"
+    for name in ("reasoning", "prompt_cache_options"):
+        if reason := costly(name, fields.get(name)):
+            return f"{name} {reason}"
+    return _costly_body(fields)
+
+
+def _costly_body(fields: Mapping[str, Any]) -> str | None:
+    """Return the setting in a body of a chat model that a hard budget cannot bound; None where there is none."""
     for name in BODIES:
         body = fields.get(name)
         for key, value in body.items() if isinstance(body, Mapping) else ():
@@ -308,8 +324,8 @@ def _costly_tools(tools: object) -> str | None:
     for tool in map(_as_sent, listed):
         if isinstance(tool, Mapping):
             kind = tool.get("type", "function")
-            if _is_cached_long(tool):
-                return f"have a cache_control that {LONG_CACHE}"
+            if cache := _long_cache(tool):
+                return f"have a {cache} that {LONG_CACHE}"
             if kind not in _PLAIN_TOOLS or not _TOOL_NAMES & tool.keys():
                 named = kind if "type" in tool else next(iter(tool), "")
                 return f"of type {named!r:.60} are run and billed by the provider"
@@ -322,22 +338,26 @@ def _as_sent(tool: object) -> object:
     return extras.get("provider_tool_definition", {"name": "", **extras}) if isinstance(extras, Mapping) else tool
 
 
-def _is_cached_long(value: object) -> bool:
-    """Return True if a content block or a tool, or anything within it, asks for a cache of more than 5 minutes."""
+def _long_cache(value: object) -> str | None:
+    """Return the name by which a content block or a tool, or anything within it, asks for a long cache, if one does."""
     pending = [value]
     while pending:
         one = pending.pop()
         if isinstance(one, Mapping):
-            if any(_is_long(one.get(name)) for name in ("cache_control", "cachePoint", "cache_point")):
-                return True
+            if name := next((name for name in _CACHES if _is_long(one.get(name))), None):
+                return name
             pending += one.values()
         elif isinstance(one, list | tuple):
             pending += one
-    return False
+    return None
 
 
 def _is_long(cache: object) -> bool:
-    return isinstance(cache, Mapping) and cache.get("ttl", "5m") not in ("5m", None)
+    return isinstance(cache, Mapping) and cache.get("ttl") not in _SHORT_CACHES
+
+
+def _mode(reasoning: object) -> object:
+    return reasoning.get("mode") if isinstance(reasoning, Mapping) else None
 
 
 def _refused(name: str, reason: str) -> InvalidInput:

@@ -41,6 +41,8 @@ class Billed(StubChat):
     extra_body: dict = {}  # noqa: RUF012
     service_tier: str | None = None
     context_management: dict | list | None = None
+    reasoning: dict | None = None
+    prompt_cache_options: dict | None = None
     bills: list = []  # noqa: RUF012
 
     def _answer(self, messages, **kw):
@@ -158,6 +160,9 @@ def test_no_settings_of_a_model_break_a_hard_budget(fields, kwargs, cap):
         ({"tools": [{"type": "web_search"}]}, "web_search"),
         ({"tools": [{"google_search": {}}]}, "google_search"),
         ({"cache_control": {"type": "ephemeral", "ttl": "1h"}}, "cache_control"),
+        ({"prompt_cache_options": {"mode": "explicit", "ttl": "12h"}}, "prompt_cache_options"),
+        ({"reasoning": {"effort": "low", "mode": "pro"}}, "reasoning"),
+        ({"extra_body": {"reasoning": {"mode": "pro"}}}, "reasoning"),
     ],
 )
 def test_what_cannot_be_bounded_is_refused_by_name_before_anything_is_reserved(kwargs, named):
@@ -168,6 +173,7 @@ def test_what_cannot_be_bounded_is_refused_by_name_before_anything_is_reserved(k
 
 
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+HALF_DAY = {"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
 
 
 @pytest.mark.parametrize(
@@ -178,11 +184,13 @@ HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
         ([{"type": "text", "text": "hello"}, {"cachePoint": {"type": "default", "ttl": "1h"}}], []),
         ("hello", [{"name": "look", "input_schema": {"type": "object", "properties": {}}, **HOUR}]),
         ("hello", [weather.model_copy(update={"extras": HOUR})]),
+        ([{"type": "text", "text": "hello", **HALF_DAY}], []),
+        ([{"type": "text", "text": "hello", "extras": HALF_DAY}], []),
     ],
 )
-def test_a_cache_of_an_hour_is_refused_wherever_it_is_asked_for(content, tools):
+def test_a_cache_of_an_hour_or_more_is_refused_wherever_it_is_asked_for(content, tools):
     llm = routed([])
-    with pytest.raises(InvalidInput, match="cache_control"):
+    with pytest.raises(InvalidInput, match="a longer time has a price of its own"):
         llm.invoke([HumanMessage(content)], **({"tools": tools} if tools else {}))
     assert llm.core.status().decided == 0
 
@@ -195,10 +203,19 @@ def test_a_tool_that_stands_for_one_of_the_provider_is_refused():
     assert bounded_limits({"tools": [weather, known, City]}) == (None, None)
 
 
-def test_a_cache_of_five_minutes_passes():
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"cache_control": {"type": "ephemeral", "ttl": "5m"}},
+        {"prompt_cache_breakpoint": {"mode": "explicit"}},
+        {"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}},
+    ],
+)
+def test_a_cache_of_the_shortest_time_passes(kept):
     bills = []
-    kept = {"cache_control": {"type": "ephemeral", "ttl": "5m"}}
-    routed(bills).invoke([HumanMessage([{"type": "text", "text": 'a "ttl": "1h" in a text', **kept}])])
+    message = HumanMessage([{"type": "text", "text": 'a "ttl": "1h" in a text', **kept}])
+    options = {"mode": "explicit", "ttl": "30m"}
+    routed(bills).invoke([message], prompt_cache_options=options, reasoning={"effort": "low"})
     assert len(bills) == 1
 
 
@@ -264,6 +281,9 @@ def test_under_an_expected_limit_arguments_pass_as_they_are():
         {"extra_body": {"max_tokens": None}},  # takes back the limit that is set on the model
         {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112"}]}},
         {"context_management": [{"type": "compaction", "compact_threshold": 100_000}]},  # as OpenAI has it
+        {"reasoning": {"mode": "pro"}},
+        {"prompt_cache_options": {"ttl": "12h"}},
+        {"model_kwargs": {"prompt_cache_options": {"ttl": "12h"}}},
     ],
 )
 def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fields):
@@ -272,9 +292,16 @@ def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fie
     assert routed([], limit="expected", **fields).core.status().decided == 0
 
 
-def test_a_model_that_clears_parts_of_the_prompt_is_bounded():
-    llm = routed([], context_management={"edits": [{"type": "clear_tool_uses_20250919"}]})
-    assert llm.invoke("hello").text == "an answer"
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+        {"reasoning": {"effort": "low", "mode": "standard"}, "prompt_cache_options": {"mode": "explicit"}},
+        {"model_kwargs": {"prompt_cache_options": {"mode": "implicit", "ttl": "30m"}}},
+    ],
+)
+def test_a_model_whose_settings_cost_nothing_more_is_bounded(fields):
+    assert routed([], **fields).invoke("hello").text == "an answer"
 
 
 @pytest.mark.parametrize("schema", [City, {"title": "City", "anyOf": []}, {"type": "json_schema", "json_schema": {}}])
