@@ -149,6 +149,7 @@ class RoutedCall:
         if not self._unsettled.acquire(blocking=False):
             return Remark.NONE, self.error
         self.observer.add_unseen(self.output)
+        self.observer.end_reported()
         remark = settle_runs(
             self.router,
             self.decision,

@@ -70,6 +70,7 @@ class UsageObserver(BaseCallbackHandler):
     _started_s: dict[UUID, float] = field(default_factory=dict)
     _ended_before: dict[UUID, int] = field(default_factory=dict)
     _streamed: set[UUID] = field(default_factory=set)
+    _reports: dict[UUID, BaseMessage] = field(default_factory=dict)
     _made_s: float = field(default_factory=time.perf_counter)
 
     @property
@@ -102,6 +103,11 @@ class UsageObserver(BaseCallbackHandler):
         self.started = 1
         self.runs.append(ModelRun(whole, took_s=self.now_s() - self._made_s))
 
+    def end_reported(self) -> None:
+        """Record the streams whose usage has arrived, but not their end: a parser that raises leaves them open."""
+        for run_id in self._reports.keys() & self._started_s.keys():
+            self._add(run_id, self._reports[run_id], GeneratorExit())
+
     def take_back_start(self, error: BaseException) -> None:
         """Take back a run whose start another callback has refused with an error: its request was never sent."""
         frames = traceback.walk_tb(error.__traceback__)
@@ -116,8 +122,12 @@ class UsageObserver(BaseCallbackHandler):
         self.on_start(run_id)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note that the run streams: its answer comes from no cache."""
+        """Note that the run streams: its answer comes from no cache; and keep the part that brings its usage."""
         self._streamed.add(run_id)
+        part = getattr(kwargs.get("chunk"), "message", None)
+        if getattr(part, "usage_metadata", None):
+            before = self._reports.get(run_id)
+            self._reports[run_id] = part if before is None else before + part  # type: ignore[assignment]
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the answer."""

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, Generation
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
 
 from support.chat_calls import DOORS, City, Tree, collect, settled
 from support.chat_stub import PRICES, StubChat, core, cost_usd, hard_core, routed
@@ -176,6 +176,42 @@ def test_a_parser_that_fails_has_still_been_paid_for():
         llm.with_structured_output(City).invoke("x")
     assert llm.core.status().charged == 1
     assert llm.core.status().spent_usd > 0
+
+
+class Refusing(Scripted):
+    """Answers in a schema by a parser that raises at the part of a stream that says why it ended."""
+
+    def with_structured_output(self, schema, **kwargs):
+        def check(chunks):
+            for chunk in chunks:
+                if chunk.response_metadata.get("stop_reason") == "refusal":
+                    raise ValueError("refused")
+                yield chunk
+
+        async def acheck(chunks):
+            async for chunk in chunks:
+                if chunk.response_metadata.get("stop_reason") == "refusal":
+                    raise ValueError("refused")
+                yield chunk
+
+        return self | RunnableGenerator(check, acheck)
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+async def test_a_stream_that_a_parser_refuses_is_charged_its_usage_once_that_has_arrived(way, limit):
+    usage = {"input_tokens": 30, "output_tokens": 5, "total_tokens": 35}
+    answer = AIMessage("", usage_metadata=usage, response_metadata={"stop_reason": "refusal"})
+    model = Refusing(answer=answer, profile={"max_output_tokens": 100, "max_input_tokens": 9_000})
+    llm = RunnableWiseRouter(
+        models={"small": model}, prices={"small": PRICES["small"]}, budget=Budget(1.0, 100, limit=limit)
+    )
+    structured = llm.with_structured_output(City)
+    with pytest.raises(ValueError, match="refused"):
+        [chunk async for chunk in structured.astream("x")] if way == "astream" else list(structured.stream("x"))
+    status = llm.core.status()
+    assert (status.charged, status.presumed, status.in_flight) == (1, 0, 0)
+    assert status.spent_usd == pytest.approx(30 * 1e-6 + 5 * 2e-6)
 
 
 def test_an_abandoned_stream_is_settled_once():
