@@ -1,13 +1,15 @@
 """The outcome of a failed call: whether its error proves that the provider billed nothing.
 
 A provider may have billed a call that timed out, was cancelled, lost its connection or ended in a server error. Only
-two kinds of errors prove the opposite: an answer that refuses the request (4xx), and a connection that was never made.
+three kinds of errors prove the opposite: an answer that refuses the request (4xx), a connection that was never made,
+and an argument that the client does not take.
 A content filter reads the prompt before it refuses it, and some providers, such as Azure, bill that. Errors are told
 apart by their status code and by the names of their classes, so that no client needs to be imported.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +45,11 @@ _MAYBE_ANSWERED = frozenset(
 )
 """Errors after the request left, whatever status they bring."""
 
+_REFUSED_BY_CLIENT = re.compile(
+    r"(Async)?(Completions|Responses|Messages)\.(create|parse|stream)\(\) got an unexpected keyword argument "
+)
+"""Python's message where the method of OpenAI's or Anthropic's client that sends a request refuses an argument."""
+
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
 """The codes in the errors of providers whose content filter refused a request."""
 
@@ -75,7 +82,7 @@ def refuses_request(error: BaseException | None) -> bool:
     >>> refuses_request(ConnectionRefusedError("nothing listens"))
     False
     """
-    return any(_status_code(each) in _ABOUT_THE_REQUEST for each in _chain(error))
+    return any(_status_code(each) in _ABOUT_THE_REQUEST or _is_refused_by_client(each) for each in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -92,12 +99,16 @@ def _verdict(error: BaseException) -> bool | None:
     names = {_name(kind) for kind in type(error).__mro__}
     if not isinstance(error, Exception) or names & _MAYBE_ANSWERED or str(getattr(error, "code", "")) in _FILTERED:
         return False
-    if names & _NEVER_SENT:
+    if names & _NEVER_SENT or _is_refused_by_client(error):
         return True
     status = _status_code(error)
     if status is None or status >= 500 or status in _UNCERTAIN_STATUSES:  # clients wrap any error in a server error
         return None
     return status >= 400
+
+
+def _is_refused_by_client(error: BaseException) -> bool:
+    return isinstance(error, TypeError) and bool(_REFUSED_BY_CLIENT.match(str(error)))
 
 
 def _status_code(error: BaseException) -> int | None:

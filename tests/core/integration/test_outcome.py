@@ -60,6 +60,24 @@ def test_a_connection_that_was_never_made_is_unbilled(error):
     assert proves_unbilled(error)
 
 
+REFUSED = [
+    f"{name}() got an unexpected keyword argument 'seed'"
+    for name in ("Messages.create", "AsyncMessages.create", "Completions.create", "AsyncResponses.parse")
+]
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_an_argument_that_the_client_does_not_take_is_unbilled_and_about_the_request(told):
+    assert proves_unbilled(TypeError(told))
+    assert refuses_request(TypeError(told))
+
+
+@pytest.mark.parametrize("told", ["A.parse() got an unexpected keyword argument 'b'", "Messages.create() failed"])
+def test_another_type_error_proves_nothing(told):
+    assert not proves_unbilled(TypeError(told))
+    assert not refuses_request(TypeError(told))
+
+
 @pytest.mark.parametrize(
     "error",
     [
