@@ -80,7 +80,7 @@ def settle_runs(
     hard : bool
         Whether the budget is hard: then nothing is estimated.
     """
-    runs = [run for run in observer.runs if not run.passes_on]
+    runs = [run for run in observer.runs if not (run.passes_on or run.unsent)]
     billed = [run for run in runs if run.message is not None or not proves_unbilled(run.error)]
     bills = [bill_of_run(run, rate_card, request, hard=hard) for run in billed]
     n_unknown = observer.started - len(observer.runs) + sum(each.bill is None for each in bills)

@@ -12,6 +12,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.rate_limiters import BaseRateLimiter
 
 _START = "on_chat_model_start"
 """The method in which LangChain tells callbacks of a run, before its request is sent."""
@@ -30,12 +31,15 @@ class ModelRun(NamedTuple):
         The time from its start to its end, without that of the run whose answer it passes on.
     passes_on : bool
         Whether its answer is that of another run, which a chat model makes within its own: the other one is billed.
+    unsent : bool
+        Whether it ended while it waited for its rate limiter, before its request was sent.
     """
 
     message: BaseMessage | None
     error: BaseException | None = None
     took_s: float = 0.0
     passes_on: bool = False
+    unsent: bool = False
 
 
 def _ignore(event: object) -> None:
@@ -109,9 +113,8 @@ class UsageObserver(BaseCallbackHandler):
             self._add(run_id, self._reports[run_id], GeneratorExit())
 
     def take_back_start(self, error: BaseException) -> None:
-        """Take back a run whose start another callback has refused with an error: its request was never sent."""
-        frames = traceback.walk_tb(error.__traceback__)
-        if self.started > len(self.runs) and any(frame.f_code.co_name == _START for frame, _ in frames):
+        """Take back a run that ended before its request was sent: refused by a callback, or in its rate limiter."""
+        if self.started > len(self.runs) and _ends_unsent(error):
             self.started -= 1
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -151,11 +154,20 @@ class UsageObserver(BaseCallbackHandler):
         within = self.runs[self._ended_before.pop(run_id, len(self.runs)) :]
         inner = [run for run in within if message is not None and _is_billed_answer(run.message, message.id)]
         took_s = max(took_s - sum(run.took_s for run in inner), 0.0)
-        self.runs.append(ModelRun(message, error, took_s, passes_on=bool(inner)))
+        unsent = error is not None and message is None and _ends_unsent(error)
+        self.runs.append(ModelRun(message, error, took_s, passes_on=bool(inner), unsent=unsent))
 
     def _took_s(self, run_id: UUID) -> float:
         now_s = self.now_s()
         return now_s - self._started_s.pop(run_id, now_s)
+
+
+def _ends_unsent(error: BaseException) -> bool:
+    """Return True if an error comes from the start of a run, or from the wait for its rate limiter."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(
+        frame.f_code.co_name == _START or isinstance(frame.f_locals.get("self"), BaseRateLimiter) for frame in frames
+    )
 
 
 def _message(response: LLMResult | None) -> BaseMessage | None:

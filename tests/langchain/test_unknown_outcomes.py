@@ -10,6 +10,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 
 from support.chat_calls import DOORS, City, collect
@@ -376,3 +377,30 @@ def test_a_usage_that_counts_no_token_of_an_answer_with_text_is_no_usage(door):
     price = PRICES["large"]
     assert llm.core.status().charged == 1
     assert llm.core.status().spent_usd > 5 * price.input + 4 * price.output
+
+
+class BrokenLimiter(InMemoryRateLimiter):
+    def acquire(self, *, blocking=True):
+        raise RuntimeError("the limiter is out of order")
+
+    async def aacquire(self, *, blocking=True):
+        return self.acquire(blocking=blocking)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_call_whose_rate_limiter_fails_costs_nothing(door):
+    llm = hard(pool(StubChat, rate_limiter=BrokenLimiter()))
+    with pytest.raises(RuntimeError, match="the limiter is out of order"):
+        DOORS[door](llm, "hello")
+    status = llm.core.status()
+    assert (status.released, status.presumed, status.spent_usd, status.in_flight) == (1, 0, 0.0, 0)
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_a_call_that_is_cancelled_while_it_waits_for_its_rate_limiter_costs_nothing(way):
+    llm = hard(pool(StubChat, rate_limiter=InMemoryRateLimiter(requests_per_second=1e-3)))
+    asked = llm.ainvoke("hello") if way == "ainvoke" else collect(llm.astream("hello"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asked, 0.2)
+    status = llm.core.status()
+    assert (status.released, status.presumed, status.spent_usd, status.in_flight) == (1, 0, 0.0, 0)
