@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
 from wiserouter.errors import InvalidInput
 from wiserouter_langchain.operations import OPERATIONS, Operation
+from wiserouter_langchain.prompt_caches import CACHES, LONG_CACHE, is_long, long_cache
 
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict", "max_tokens_to_sample")
 """The names of the limit of one answer; a model's own field is the first of them that it has."""
@@ -78,21 +81,20 @@ _TOOL_NAMES = frozenset(
 )
 """The keys by which a dictionary describes a function of the caller."""
 
+_GOOGLE_TOOLS = frozenset(
+    {
+        *("retrieval", "computeruse", "filesearch", "googlesearch", "googlemaps", "codeexecution", "urlcontext"),
+        *("enterprisewebsearch", "googlesearchretrieval", "parallelaisearch", "exaaisearch", "mcpservers"),
+    }
+)
+"""The keys, without their underscores, by which Google's API is asked to run a tool, beside functions of the caller."""
+
 _PLAIN_VALUES = frozenset({"auto", "default", "flex", "global", "standard", "standard_only", "text"})
 _PRICED_FIELDS = (
     *("service_tier", "speed", "inference_geo", "mcp_servers", "audio", "modalities", "web_search_options"),
-    *("use_previous_response_id", "container", "context_management"),
+    *("use_previous_response_id", "container", "context_management", "cached_content", "response_modalities"),
 )
 """Fields of chat models that may change the price of a call, or add to its input."""
-
-
-_CACHES = ("cache_control", "cachePoint", "cache_point", "prompt_cache_breakpoint", "prompt_cache_options")
-"""The names by which a setting, a content block or a tool asks for a cache."""
-
-_SHORT_CACHES = ("5m", "30m", None)
-"""The times for which a cache has the price of a cache write: the shortest ones of Anthropic and of OpenAI."""
-
-LONG_CACHE = "must be kept for 5 minutes, or 30 minutes with OpenAI: a longer time has a price of its own"
 
 
 class CallLimits(NamedTuple):
@@ -159,7 +161,7 @@ def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = 
     for operation, args, _ in kwargs.get(OPERATIONS, ()):
         if operation == "bind_tools" and (reason := costly("tools", args[0])):
             raise _refused("tools", reason)
-    if cache := next(filter(None, (_long_cache(message.content) for message in messages)), None):
+    if cache := next(filter(None, (long_cache(message.content) for message in messages)), None):
         raise _refused(cache, LONG_CACHE)
     return CallLimits(min(outputs, default=None), max(answers, default=None))
 
@@ -195,7 +197,7 @@ def costly(name: str, value: object) -> str | None:
         return next(filter(None, reasons), None)
     if name in {"tools", "functions"}:
         return _costly_tools(value)
-    if name in _CACHES and _is_long(value):
+    if name in CACHES and is_long(value):
         return LONG_CACHE
     if name == "reasoning" and _mode(value) not in (None, "standard"):
         return f"must have the mode 'standard', got {_mode(value)!r:.60}: others have a price of their own"
@@ -268,7 +270,7 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
         return value.keys() == {"edits"} and all(map(_clears, value["edits"] or ()))
     values = value if isinstance(value, list | tuple) else [value]
-    return all(isinstance(each, str) and each in _PLAIN_VALUES for each in values)
+    return all(isinstance(each, str) and each.lower() in _PLAIN_VALUES for each in values)
 
 
 def _clears(edit: object) -> bool:
@@ -318,42 +320,55 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
 
 
+def provider_tool(kwargs: Mapping[str, Any]) -> str | None:
+    """Return the type of a tool that the provider runs, and bills beside the tokens; None where a call brings none.
+
+    Examples
+    --------
+    >>> provider_tool({"tools": [{"type": "web_search"}]})
+    'web_search'
+    """
+    operations: Sequence[Operation] = kwargs.get(OPERATIONS, ())
+    given = [value for name, value in _pairs(kwargs) if name == "tools"]
+    given += [args[0] for operation, args, _ in operations if operation == "bind_tools"]
+    kinds = (_providers(_as_sent(tool)) for tools in given for tool in _listed(tools))
+    return next((kind for kind in kinds if kind is not None), None)
+
+
 def _costly_tools(tools: object) -> str | None:
     """Return the reason why tools may change the cost: the provider runs a tool that is no function of the caller."""
-    listed = tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
-    for tool in map(_as_sent, listed):
-        if isinstance(tool, Mapping):
-            kind = tool.get("type", "function")
-            if cache := _long_cache(tool):
-                return f"have a {cache} that {LONG_CACHE}"
-            if kind not in _PLAIN_TOOLS or not _TOOL_NAMES & tool.keys():
-                named = kind if "type" in tool else next(iter(tool), "")
-                return f"of type {named!r:.60} are run and billed by the provider"
+    for tool in map(_as_sent, _listed(tools)):
+        if cache := long_cache(tool):
+            return f"have a {cache} that {LONG_CACHE}"
+        if (kind := _providers(tool)) is not None:
+            return f"of type {kind!r:.60} are run and billed by the provider"
     return None
+
+
+def _providers(tool: object) -> str | None:
+    """Return the type of a tool, as it is sent, that the provider runs; None for a function of the caller."""
+    if not isinstance(tool, Mapping):
+        return None if tool is None or callable(tool) or isinstance(tool, BaseTool) else type(tool).__name__
+    asked = (str(name) for name, value in tool.items() if value is not None)
+    google = next((name for name in asked if name.replace("_", "").lower() in _GOOGLE_TOOLS), None)
+    if google is not None:
+        return google
+    kind = tool.get("type", "function")
+    if kind in _PLAIN_TOOLS and _TOOL_NAMES & tool.keys():
+        return None
+    return str(kind if "type" in tool else next(iter(tool), ""))
+
+
+def _listed(tools: object) -> Sequence[object]:
+    return tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
 
 
 def _as_sent(tool: object) -> object:
     """Return a tool with the extras that are sent beside it, or the provider's tool that it stands for."""
+    if isinstance(tool, BaseModel) and not isinstance(tool, BaseTool):
+        return tool.model_dump(exclude_none=True)
     extras = getattr(tool, "extras", None)
     return extras.get("provider_tool_definition", {"name": "", **extras}) if isinstance(extras, Mapping) else tool
-
-
-def _long_cache(value: object) -> str | None:
-    """Return the name by which a content block or a tool, or anything within it, asks for a long cache, if one does."""
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, Mapping):
-            if name := next((name for name in _CACHES if _is_long(one.get(name))), None):
-                return name
-            pending += one.values()
-        elif isinstance(one, list | tuple):
-            pending += one
-    return None
-
-
-def _is_long(cache: object) -> bool:
-    return isinstance(cache, Mapping) and cache.get("ttl") not in _SHORT_CACHES
 
 
 def _mode(reasoning: object) -> object:

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
+from pydantic import BaseModel
 
 from support.chat_calls import City, weather
 from support.chat_stub import PRICES, StubChat
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput, UnknownPrice, WiseRouterError
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits
+from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits, costly_field
 from wiserouter_langchain.operations import OPERATIONS
 
 MOST = 8_192
@@ -201,6 +202,47 @@ def test_a_tool_that_stands_for_one_of_the_provider_is_refused():
         routed([]).bind_tools([stands]).invoke("hello")
     known = weather.model_copy(update={"extras": {"defer_loading": True}})
     assert bounded_limits({"tools": [weather, known, City]}) == (None, None)
+
+
+class GoogleTool(BaseModel):
+    """As `google.genai.types.Tool` is: an object, with functions of the caller and tools of Google side by side."""
+
+    function_declarations: list[dict] | None = None
+    google_search: dict | None = None
+
+
+FUNCTIONS = [{"name": "look", "parameters": {"type": "object", "properties": {}}}]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        GoogleTool(google_search={}),
+        GoogleTool(google_search={}, function_declarations=FUNCTIONS),
+        {"google_search": {}, "function_declarations": FUNCTIONS},
+        {"googleSearch": {}, "functionDeclarations": FUNCTIONS},
+        {"type": "function", "function": FUNCTIONS[0], "google_search": {}},
+    ],
+    ids=repr,
+)
+def test_a_tool_of_google_is_refused_as_an_object_and_beside_functions(tool):
+    llm = routed([])
+    for asked in (llm.bind_tools([tool]), llm.bind(tools=[tool])):
+        with pytest.raises(InvalidInput, match="are run and billed by the provider"):
+            asked.invoke("hello")
+    assert llm.core.status().decided == 0
+
+
+def test_an_object_that_declares_functions_passes_and_an_unknown_one_does_not():
+    assert bounded_limits({"tools": [GoogleTool(function_declarations=FUNCTIONS)]}) == (None, None)
+    with pytest.raises(InvalidInput, match="object"):
+        bounded_limits({"tools": [object()]})
+
+
+def test_a_cached_prompt_and_answers_beside_text_are_not_bounded():
+    assert costly_field({"cached_content": "cachedContents/1"}) == "cached_content may change the cost"
+    assert costly_field({"response_modalities": ["TEXT", "IMAGE"]}) == "response_modalities may change the cost"
+    assert costly_field({"response_modalities": ["TEXT"], "cached_content": None}) is None
 
 
 @pytest.mark.parametrize(
