@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig, patch_config
 from wiserouter import Decision, WiseRouter
 from wiserouter.integration import CallRequest
 from wiserouter_langchain.judge import offer_answer
-from wiserouter_langchain.limits import CallLimits
+from wiserouter_langchain.limits import CallLimits, provider_tool
 from wiserouter_langchain.model_arguments import with_arguments
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
@@ -79,6 +79,7 @@ class RoutedCall:
     kwargs: dict[str, Any] = field(default_factory=dict, init=False)
     output: Any = field(default=None, init=False)
     record: dict[str, Any] = field(default_factory=dict, init=False)
+    _has_fees: bool = field(default=False, init=False)
     _unsettled: Lock = field(default_factory=Lock, init=False)
 
     def prepare(
@@ -126,6 +127,8 @@ class RoutedCall:
         """Set the runnable and its keyword arguments: the caller's, those that were bound, and the bounded limits."""
         member = self.member
         if self.limits is None:
+            bound = member.wrapping.kwargs if member.wrapping is not None else {}
+            self._has_fees = provider_tool({**bound, **kwargs}) is not None
             uncapped = cap_output_tokens is None
             self.runnable = member.model if uncapped else member.capped(cap_output_tokens, self.request)
             self.kwargs = dict(kwargs)
@@ -160,7 +163,7 @@ class RoutedCall:
         )
         if self.router.judge is not None:
             offer_answer(self.router.judge, self.decision, self.messages, self.observer)
-        return remark, self.error
+        return remark or (Remark.FEES if self._has_fees else Remark.NONE), self.error
 
     @property
     def error(self) -> BaseException | None:

@@ -36,6 +36,10 @@ class Remark(StrEnum):
         "answered without usage, so its call is charged what was reserved, as the budget is hard: for streams of "
         "OpenAI-like models pass model.model_copy(update={'stream_usage': True})"
     )
+    FEES = (
+        "was sent a tool that the provider runs: its fee is beside the tokens, and is not counted unless the call "
+        "reports its cost, so the provider may bill more than the budget"
+    )
     UNREADABLE = "reported a usage or a cost that is none, so its call is charged what was reserved"
 
 

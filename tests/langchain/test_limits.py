@@ -315,6 +315,21 @@ def test_under_an_expected_limit_arguments_pass_as_they_are():
     assert llm.core.status().charged == 1
 
 
+def bound_search(llm):
+    return llm.bind_tools([weather, SEARCH])
+
+
+@pytest.mark.parametrize("way", [bound_search, lambda llm: llm.bind(tools=[SEARCH])])
+def test_under_an_expected_limit_the_log_says_once_that_fees_of_tools_are_not_counted(way, caplog):
+    llm = routed([], limit="expected")
+    llm.bind_tools([weather]).invoke("hello")
+    assert "fee" not in caplog.text
+    for _ in range(12):
+        way(llm).invoke("hello")
+    told = [record.message for record in caplog.records if "its fee is beside the tokens" in record.message]
+    assert 1 <= len(told) == len(set(told)) <= 2  # once for each model
+
+
 @pytest.mark.parametrize(
     "fields",
     [
