@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -126,10 +127,11 @@ def route(
             confidence=confidence,
             hard=hard,
         )
-        BatchFolder.create(output, router, requests, terms)
-    elif not folder.is_complete(1):
-        _check_same(folder, prompts, budget)
-    with _counted("requests", quiet=as_json) as done:
+        begin = partial(BatchFolder.create, output, router, requests, terms)
+    else:
+        begin = partial(_same, folder, prompts, budget)
+    with folder.alone(), _counted("requests", quiet=as_json) as done:
+        begin()
         made = first_round(folder, done)
     _show_round(folder, made, as_json=as_json)
 
@@ -154,9 +156,9 @@ def settle(
     if not results and not failed:
         raise InvalidInput("settle needs files of results, or --failed with the files that failed as a whole, got none")
     refused = [(name, "the file failed") for path in failed or () for name in custom_ids(path)]
-    with _counted("lines", quiet=as_json) as done:
+    with known.alone(), _counted("lines", quiet=as_json) as done:
         counts = settle_results(known, results or (), done)
-    counts = counts.plus(fail_requests(known, refused)) if refused else counts
+        counts = counts.plus(fail_requests(known, refused)) if refused else counts
     if as_json:
         return print_json(asdict(counts))
     out.print(f"{counts.charged:,} charged, {usd(counts.cost_usd)}; {counts.failed:,} failed", highlight=False)
@@ -183,7 +185,8 @@ def send(folder: Folder, url: ServiceUrl = OPENAI, as_json: AsJson = False) -> N
     ANTHROPIC_BASE_URL and GEMINI_BASE_URL. Files of providers without a key are left.
     """
     known, services = BatchFolder.known(folder), _services(url)
-    jobs = submit(known, services)
+    with known.alone():
+        jobs = submit(known, services)
     if not as_json:
         for provider, n in left_files(known, services).items():
             out.print(f"{n:,} files of {provider} are left: {PROVIDERS[provider].key} is not set", highlight=False)
@@ -204,11 +207,11 @@ def poll(
     known, services = BatchFolder.known(folder), _services(url)
     settled: set[Path] = set()
     while True:
-        jobs, results = fetch(known, services)
-        with _counted("lines", quiet=as_json) as done:
+        with known.alone(), _counted("lines", quiet=as_json) as done:
+            jobs, results = fetch(known, services)
             settle_results(known, [path for path in results if path not in settled], done)
+            fail_requests(known, refused_requests(known, jobs))
         settled.update(results)
-        fail_requests(known, refused_requests(known, jobs))
         if wait is None or all(job.status in ENDED for job in jobs):
             return _show_jobs(folder, jobs, as_json=as_json)
         time.sleep(wait)
@@ -221,7 +224,7 @@ def retry(folder: Folder, as_json: AsJson = False) -> None:
     Example: wiserouter batch retry night
     """
     known = BatchFolder.known(folder)
-    with _counted("requests", quiet=as_json) as done:
+    with known.alone(), _counted("requests", quiet=as_json) as done:
         made = next_round(known, done)
     _show_round(known, made, as_json=as_json)
 
@@ -308,13 +311,16 @@ def _whole(value: str, name: str) -> int:
     return int(value)
 
 
-def _check_same(folder: BatchFolder, prompts: Path, budget: float) -> None:
-    """Raise `InvalidInput` if a run that was stopped had other requests or another budget."""
+def _same(folder: BatchFolder, prompts: Path, budget: float) -> BatchFolder:
+    """Return a folder; raise `InvalidInput` if a run that was stopped had other requests or another budget."""
+    if folder.is_complete(1):
+        return folder
     terms, same = folder.terms, folder.requests()
     if terms.budget_usd != budget or same != _requests(prompts, terms.max_tokens, hard=terms.hard):
         raise InvalidInput(
             f"{folder.path} was begun with other requests or another budget: choose another folder", value=folder.path
         )
+    return folder
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """`wiserouter batch submit` and `poll` at the services of all providers, each of which bills what it answers."""
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from urllib.request import urlopen
 
@@ -8,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from support.batch_routers import MODELS, wiserouter
-from support.batch_stub import batch_stub
+from support.batch_stub import BatchStub, batch_stub
 from support.provider_batch_stubs import AnthropicHandler, GeminiHandler, provider_stub
 from wiserouter.cli import app
+from wiserouter.cli.batch import send
 from wiserouter.errors import InvalidInput, WiseRouterError
 
 HANDLERS = {"ANTHROPIC": AnthropicHandler, "GEMINI": GeminiHandler}
@@ -61,6 +65,25 @@ def test_a_service_is_sent_each_file_once_and_billed_what_it_bills(begun, monkey
         found = wiserouter("report", folder)
         assert found["spent_usd"] == pytest.approx(stub.ledger_usd, abs=1e-9)
         assert (found["answered"], found["open_usd"], len(stub.batches)) == (40, 0.0, 2)
+
+
+def test_two_runs_at_once_send_each_file_once(begun, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    folder, _ = begun(10, 1.0, models=MODELS[:1])
+    meet, keep = threading.Barrier(2), BatchStub.keep
+
+    def slow(stub, content):
+        time.sleep(0.5)  # so that the other run begins before this file is known to be sent
+        return keep(stub, content)
+
+    def run(url):
+        meet.wait(30)
+        send(folder, url, as_json=True)
+
+    monkeypatch.setattr(BatchStub, "keep", slow)
+    with batch_stub() as stub, ThreadPoolExecutor(2) as both:
+        list(both.map(run, [stub.url] * 2))
+        assert len(stub.batches) == 1
 
 
 def test_a_file_that_a_service_refuses_costs_nothing_and_can_be_sent_again(begun, monkeypatch):
