@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import IO, Any, get_args
+from datetime import UTC, datetime
+from typing import IO, Any, cast, get_args
 
 from wiserouter.learning.source_scores import is_source
 from wiserouter.planning.policies import Rule
@@ -18,6 +19,7 @@ MAX_NUMBER = 1e30
 """Largest magnitude of a number in a line, so that sums and products of them stay finite."""
 
 _RULES = frozenset(get_args(Rule))
+_LAST_S = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -64,6 +66,10 @@ def _agrees(value: dict[str, Any], fields: dict[str, Callable[[Any], bool]]) -> 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) <= MAX_NUMBER
+
+
+def _is_time_or_none(value: object) -> bool:
+    return value is None or (_is_number(value) and 0 <= cast("float", value) <= _LAST_S)
 
 
 def _is_known_or_none(value: object) -> bool:
@@ -114,6 +120,7 @@ def _finite(text: str) -> float:
 
 
 _OPTIONAL = (
+    "decided_at",
     "optimistic_reward",
     "conversation",
     "visit",
@@ -163,6 +170,7 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
         "visit": _is_text_or_none,
         "run_id": _is_text_or_none,
         "unspent": _is_text_or_none,
+        "decided_at": _is_time_or_none,
         "value": _is_known_or_none,
     },
     "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _are_counts_or_none},

@@ -62,6 +62,15 @@ def test_a_line_that_lacks_a_field_is_skipped_and_counted(journal, row):
         assert reader.skipped == 1
 
 
+@pytest.mark.parametrize("time", [1e20, -1.0, "today"])
+def test_a_decision_of_a_time_that_no_calendar_has_is_skipped(journal, time):
+    events = events_of(journal)
+    rewrite(journal, [{**events[0], "decided_at": time}, *events[1:]])
+    reader = JournalReader(journal)
+    assert len(list(reader)) == 2
+    assert reader.skipped == 1
+
+
 def test_the_decision_asked_for_may_be_damaged(journal):
     events = events_of(journal)
     del events[0]["models"][0]["name"]
