@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from wiserouter.pricing.amounts import usd
 
 Justify = Literal["left", "right"]
 
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -109,6 +111,8 @@ def complain(error: BaseException) -> None:
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         text = f"{error.filename}: {error.strerror.lower()}"
+    elif isinstance(error, OSError) and error.errno in _FULL:
+        text = f"{os.strerror(error.errno).lower()}: free some space, or write to another disk"
     err.print(Text.assemble(("error:", "bold red"), f" {shown(text)}"), highlight=False, soft_wrap=True)
 
 

@@ -1,5 +1,6 @@
 """What the commands print: amounts without exponents, brackets as they are, and nothing cut off at 80 columns."""
 
+import errno
 import json
 import os
 import re
@@ -89,6 +90,13 @@ def test_an_error_of_the_file_system_names_the_file_first(tmp_path, capsys):
     first, second = capsys.readouterr().err.replace("\n", " ").split("error: ")[1:]
     assert first.strip() == f"{tmp_path / 'none.jsonl'}: no such file or directory"
     assert second.strip() == "none.jsonl: no such file"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_an_error_of_a_full_disk_says_what_to_do(capsys, number):
+    complain(OSError(number, os.strerror(number)))  # of a write, which names no file
+    line = capsys.readouterr().err.replace("\n", " ").strip()
+    assert line == f"error: {os.strerror(number).lower()}: free some space, or write to another disk"
 
 
 @pytest.mark.parametrize("relative", [False, True])
