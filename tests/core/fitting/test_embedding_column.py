@@ -49,7 +49,7 @@ def test_parts_keep_their_embeddings(tmp_path):
     assert alone.contexts.centroids.shape == (3, 3)
 
 
-@pytest.mark.parametrize("bad", [None, [1.0, 2.0], [1.0, float("nan"), 0.0]])
+@pytest.mark.parametrize("bad", [None, [1.0, 2.0], [1.0, float("nan"), 0.0], [1.0, None, 0.0]])
 def test_an_embedding_that_is_none_is_refused_by_its_row(bad):
     rows = [list(map(float, row)) for row in KINDS]
     rows[7] = bad

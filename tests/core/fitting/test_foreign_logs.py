@@ -160,6 +160,17 @@ def test_a_log_that_packs_well_is_still_read(tmp_path):
     assert len(RoutingLog.read(path).table().prompts) == 2_000
 
 
+def test_carriage_returns_alone_are_named(tmp_path):
+    path = put(tmp_path, "log.csv", (HEADER + "a,m,0.5,0.25\n" * 3).replace("\n", "\r").encode())
+    assert r"lines must end with a line feed, got carriage returns alone: use `tr '\r' '\n'" in str(refusal(path))
+
+
+@pytest.mark.parametrize("cost", [1e10, 1e308])
+def test_a_cost_beyond_any_call_is_refused_by_its_row(tmp_path, cost):
+    path = put(tmp_path, "log.csv", (HEADER + f"a,m,0.5,0.25\nb,m,0.5,{cost}\n").encode())
+    assert "row 2, column 'cost_usd': a cost in USD must be" in str(refusal(path))
+
+
 @pytest.mark.parametrize("head", [b"\x28\xb5\x2f\xfd", b"x\x9c"])
 def test_other_compression_is_refused(tmp_path, head):
     assert "by gzip or not at all" in str(refusal(put(tmp_path, "log.csv", head + b"rest")))

@@ -363,10 +363,11 @@ def test_check_names_the_models_whose_costs_are_missing(tmp_path):
     assert "Next: wiserouter fit" in wiserouter("log", "check", put(path, [{**row, "cost_usd": 0.1}]))
 
 
+@pytest.mark.parametrize("name", ["", "  "])
 @pytest.mark.parametrize("command", [("log", "check"), ("fit", "-o", "unused.wise")])
-def test_a_call_with_an_empty_name_of_a_model_is_named_by_its_row(tmp_path, command):
+def test_a_call_with_an_empty_name_of_a_model_is_named_by_its_row(tmp_path, command, name):
     row = {"prompt": "q", "model": "small", "reward": 1, "cost": 0.1}
-    path = put(tmp_path / "log.jsonl", [row, {**row, "model": ""}])
+    path = put(tmp_path / "log.jsonl", [row, {**row, "model": name}])
     with pytest.raises(LogError, match=r"row 2, column 'model': a name is empty"):
         wiserouter(*command, path)
 

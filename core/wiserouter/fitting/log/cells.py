@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.errors import LogError
-from wiserouter.fitting.log.limits import MAX_ROW_BYTES
+from wiserouter.fitting.log.limits import MAX_COST_USD, MAX_ROW_BYTES
 from wiserouter.fitting.log.scores import UNIT, WORDS, Scale
 from wiserouter.prompts.messages import question_text
 from wiserouter.types import Embedding, FloatArray, IntArray
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_COST_RULE = "a cost in USD must be a finite number of at least 0"
+_COST_RULE = f"a cost in USD must be a finite number of at least 0, and at most {MAX_COST_USD:,.0f}"
 _TOKENS_RULE = "a number of tokens must be a finite number of at least 0"
 _EMPTY = "correct it, or leave it empty"
 
@@ -151,7 +151,8 @@ class Cells:
             )
         lists = cells.cast(pl.List(pl.Float32))
         dim = int(lists.list.len().max() or 0)  # type: ignore[arg-type]  # of numbers
-        sound = (lists.list.len() == dim) & lists.list.eval(pl.element().is_finite()).list.all() & (dim > 0)
+        finite = lists.list.eval(pl.element().is_finite().fill_null(value=False)).list.all()
+        sound = (lists.list.len() == dim) & finite & (dim > 0)
         rule = f"an embedding must hold {dim} finite numbers as the others do"
         bad = ~sound.fill_null(value=False)
         self._sound(Checked(None, self._fault(column, rule, "embed the prompt again, or drop the row", bad)))
@@ -171,11 +172,11 @@ class Cells:
         return Checked(values.to_list(), missing + too_long)
 
     def check_names(self, column: str) -> Checked:
-        """Return a column of names with the rules that it breaks; an empty text is no name."""
+        """Return a column of names with the rules that it breaks; a blank text is no name."""
         import polars as pl
 
         values, faults = self.check_texts(column)
-        empty = pl.Series([value == "" for value in values], dtype=pl.Boolean)
+        empty = pl.Series([value is not None and not value.strip() for value in values], dtype=pl.Boolean)
         return Checked(values, faults + self._fault(column, "a name is empty", "fill it in or drop the row", empty))
 
     def check_prompts(self, column: str) -> Checked:
@@ -220,7 +221,7 @@ class Cells:
 
     def check_costs(self, column: str) -> Checked:
         """Return a column of costs with the rules that it breaks."""
-        return self._numbers(self.frame[column], column, (0.0, np.inf), _COST_RULE, _EMPTY)
+        return self._numbers(self.frame[column], column, (0.0, MAX_COST_USD), _COST_RULE, _EMPTY)
 
     def check_tokens(self, column: str) -> Checked:
         """Return a column of token counts with the rules that it breaks."""

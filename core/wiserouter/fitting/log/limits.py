@@ -26,6 +26,9 @@ MAX_COLUMNS = 5_000
 MAX_MODELS = 1_000
 """Most models of a log."""
 
+MAX_COST_USD = 1e9
+"""Highest cost of one call, in USD, so that sums of costs and of their squares stay within what an artifact holds."""
+
 MAX_UNPACKING = 200
 """Most bytes that a compressed log may unpack to for each of its own, beyond the first `FREE_UNPACKED_BYTES`."""
 
@@ -79,6 +82,7 @@ def check_csv(path: Path) -> None:
         if number == 1 and len(line.encode()) > MAX_HEADER_BYTES:
             raise LogError(f"a header must have at most {MAX_HEADER_BYTES:,} bytes, got more: drop columns", file=path)
         if number == 1:
+            _check_line_ends(path, line)
             _check_separator(path, line)
             check_columns(path, 1 + line.count(","))
         is_open ^= line.count('"') % 2 == 1
@@ -87,6 +91,13 @@ def check_csv(path: Path) -> None:
             refuse_row(path, begins)
         if not is_open:
             n_bytes, begins = 0, number + 1
+
+
+def _check_line_ends(path: Path, header: str) -> None:
+    """Refuse lines that end with a carriage return alone, as old programs of the Mac write them."""
+    if "\r" in header:
+        command = "`tr '\\r' '\\n' < file > new`"
+        raise LogError(f"lines must end with a line feed, got carriage returns alone: use {command}", file=path)
 
 
 def _check_separator(path: Path, header: str) -> None:
