@@ -12,7 +12,7 @@ import pytest
 
 from support.engines import READ_ALL, apply, charge, counters, fill, release, reserve
 from support.redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
-from wiserouter.errors import StoreUnavailable
+from wiserouter.errors import StoreDamaged, StoreUnavailable
 from wiserouter.stores.engines.events import Find
 
 pytest.importorskip("redis")
@@ -48,6 +48,68 @@ def test_another_kind_of_server(make):
     """A single server refuses a client for clusters."""
     with serving() as server, pytest.raises(StoreUnavailable):
         make(server.url.replace("redis://", "redis+cluster://")).exchange([])
+
+
+@pytest.mark.parametrize(
+    ("memory", "policy", "warns"),
+    [
+        ("100mb", "allkeys-lru", True),
+        ("100mb", "volatile-ttl", True),
+        ("100mb", "noeviction", False),
+        ("0", "allkeys-lru", False),
+    ],
+)
+def test_a_server_that_may_evict_keys_is_named_once(make, caplog, memory, policy, warns):
+    with serving("--maxmemory", memory, "--maxmemory-policy", policy) as server:
+        engine = make(server.url)
+        for _ in range(3):
+            engine.exchange([])
+    said = [one.message for one in caplog.records]
+    remedy = f"set maxmemory-policy noeviction, not {policy}"
+    assert [remedy in one for one in said] == [True] * warns
+
+
+def test_a_user_without_the_command_that_names_the_policy_is_served(make, caplog):
+    with serving("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as server:
+        server.ask("ACL", "SETUSER", "me", "on", ">secret", "~*", "+@all", "-info")
+        assert make(f"redis://me:secret@127.0.0.1:{server.port}").exchange([]).results == []
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("rule", ["-evalsha", "-hgetall"])
+def test_a_user_without_the_commands_of_scripts_is_told_which_it_needs(make, rule):
+    with serving() as server:
+        server.ask("ACL", "SETUSER", "me", "on", ">secret", "~*", "+@all", rule)
+        engine = make(f"redis://me:secret@127.0.0.1:{server.port}")
+        with pytest.raises(StoreUnavailable, match="permit its user the commands of scripts"):
+            engine.exchange([], READ_ALL._replace(scopes=["s"]))
+
+
+def test_a_user_with_the_rights_of_the_docs_is_served(make):
+    with serving() as server:
+        rights = ("~{wiserouter:*", "+@all", "-@dangerous", "+info")
+        assert server.ask("ACL", "SETUSER", "me", "on", ">secret", *rights) == b"+OK\r\n"
+        fill(make(f"redis://me:secret@127.0.0.1:{server.port}"))
+        assert all(right in (Path(__file__).parents[3] / "docs" / "deploy.md").read_text() for right in rights)
+
+
+def test_a_node_of_a_cluster_is_named_as_one(make, nodes):
+    engines = [make(nodes[0].url, f"router {i}") for i in range(20)]
+    with pytest.raises(StoreUnavailable, match=r"begin the URL with redis\+cluster://"):
+        for engine in engines:  # another node has the slots of most
+            engine.exchange([])
+
+
+def test_a_window_that_was_evicted_is_named_with_its_remedy(make, server):
+    import redis
+
+    engine = make(server.url)
+    fill(engine)
+    with redis.Redis.from_url(server.url) as client:
+        base = engine._base
+        client.delete(f"{base}:window:v")
+        with pytest.raises(StoreDamaged, match="deleted or evicted: set maxmemory-policy noeviction, delete all keys"):
+            engine.exchange([], READ_ALL)
 
 
 def test_a_killed_server_comes_back_with_its_state(make):
@@ -133,6 +195,7 @@ def test_connections_are_replaced_where_another_server_became_the_master(make):
     with serving() as server:
         engine = make(server.url)
         fill(engine)
+        engine.exchange([])
         assert b"eval" in server.ask("CLIENT", "LIST")
         server.ask("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(StoreUnavailable):

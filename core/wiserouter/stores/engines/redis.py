@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ from wiserouter.stores.forks import held_at_fork
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
+
+logger = logging.getLogger("wiserouter")
 
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 _SCRIPT = files("wiserouter.stores.engines").joinpath("exchange.lua").read_text(encoding="utf-8")
@@ -70,7 +73,8 @@ class RedisEngine:
 
     Notes
     -----
-    A server that may evict keys (`maxmemory-policy` other than `noeviction`) loses the amounts spent.
+    A server that may evict keys (`maxmemory-policy` other than `noeviction`) loses the amounts spent: it is named in a
+    warning.
     """
 
     near = False
@@ -92,6 +96,7 @@ class RedisEngine:
         self._bounds = {**ttls_s, "max_conversations": max_conversations}
         self._connect = _connector(url, timeout_s)
         self._client: Redis | RedisCluster | None = None
+        self._asked_eviction = False
         self._lock = held_at_fork(Lock())
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
@@ -118,7 +123,21 @@ class RedisEngine:
                 reply: list[Any] = client.evalsha(_SHA, 1, self._base, body)
             except NoScriptError:  # the server is new or was restarted
                 reply = client.eval(_SCRIPT, 1, self._base, body)
+        if not self._asked_eviction:
+            self._asked_eviction = True
+            self._warn_of_eviction(client)
         return reply
+
+    def _warn_of_eviction(self, client: Any) -> None:
+        """Log that the server may delete keys when its memory is full; one that does not say is trusted."""
+        from redis.exceptions import RedisClusterException, RedisError
+
+        with suppress(RedisError, RedisClusterException, OSError):
+            memory = client.info("memory")
+            policy = memory.get("maxmemory_policy", "noeviction")
+            if memory.get("maxmemory", 0) > 0 and policy != "noeviction":
+                what = "deletes keys when its memory is full, and loses the amounts spent"
+                logger.warning("%s %s: set maxmemory-policy noeviction, not %s", self.store, what, policy)
 
     def _connected(self) -> Redis | RedisCluster:
         with self._lock:
@@ -146,10 +165,15 @@ class RedisEngine:
             return StoreDamaged(f"{self.store}: {what}", store=self.store)
         if found := re.search(r"DAMAGED (.*?);|(WRONGTYPE)", said):
             what = found[1] or f"a key under {self._base} has the wrong type"
+            if " lacks its window " in what:
+                whole = f"delete all keys that begin with {self._base}, and the running workers restore what they know"
+                what += f", which was deleted or evicted: set maxmemory-policy noeviction, {whole}"
             return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
         if isinstance(error, AuthenticationError):
             return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
-        remedy = next((do for word, do in _REMEDIES.items() if word in said), "check that a server answers there")
+        answers = "check that a server answers there" + (" with TLS" if self.store.startswith("rediss") else "")
+        kind = type(error).__name__  # redis-py leaves the first word of some answers out
+        remedy = next((do for word, do in _REMEDIES.items() if word in f"{kind} {said}"), answers)
         why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {remedy}"
         return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store)
 
@@ -159,9 +183,14 @@ _OF_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@user_script: 
 _REMEDIES = {
     "maxmemory": "its memory is full: raise maxmemory, or shorten decision_ttl_s",
     "READONLY": "it is a replica: name the server that takes writes",
+    "MovedError": "it is a node of a cluster: begin the URL with redis+cluster:// or rediss+cluster://",
+    "Cluster mode is not enabled": "it is a single server: begin the URL with redis:// or rediss://",
+    "LoadingError": "it has just started, and reads its data: wait",
+    "permission": "permit its user the commands of scripts, on all keys of the prefix",
+    "user executing the script": "permit its user the commands of scripts, on all keys of the prefix",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
 }
-"""What to do, by a word of the server's answer."""
+"""What to do, by a word of the server's answer or of its class in redis-py."""
 
 
 def without_password(url: str) -> str:
