@@ -53,6 +53,10 @@ class OpenAttempt:
         The most that it can cost with each model; None under an expected limit.
     sent : bool
         Whether LiteLLM was about to send it.
+    may_change : bool
+        Whether other callbacks may change or stop it after it was bounded.
+    sends : str or None
+        The model that is called, as LiteLLM names it, where that may change.
     replayed : bool
         Whether LiteLLM's cache answers it, so that no provider bills it.
     earlier : int or None
@@ -65,6 +69,8 @@ class OpenAttempt:
     decision: Decision
     worst_usd: Mapping[str, float] | None = None
     sent: bool = False
+    may_change: bool = False
+    sends: str | None = None
     replayed: bool = False
     earlier: int | None = None
     watch: MarkWatch | None = None
@@ -72,6 +78,14 @@ class OpenAttempt:
     def outcome(self, error: BaseException | None) -> Outcome:
         """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
         return outcome_of(error, earlier=self.earlier) if self.sent and not self.replayed else "unbilled"
+
+    def settle(self, error: BaseException | None) -> None:
+        """Release it where its error proves that nothing was billed, else presume its cost."""
+        failed, id_ = self.blames_model(error), self.decision.id
+        if self.outcome(error) == "unbilled":
+            self.group.release(id_, failed=failed)
+        else:
+            self.group.presume(id_, failed=failed)
 
     def blames_model(self, error: BaseException | None) -> bool:
         """Return True if a failure is that of the model, so that its conversation must go on with another one.

@@ -14,10 +14,12 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.events import answering, attempted
 from wiserouter_litellm.group import DECISION_KEY
 from wiserouter_litellm.json_objects import MAPPING
+from wiserouter_litellm.last_look import drop_last
 from wiserouter_litellm.other_surfaces import UNROUTED_KEY
-from wiserouter_litellm.recorder import Recorder, answering, attempted
+from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.wise_callback import WiseCallback
 
 
@@ -66,6 +68,11 @@ class Dispatcher(CustomLogger):
             if changed is not None:
                 return changed
         return kwargs
+
+    async def alook_again(self, kwargs: Mapping[str, Any], call_type: Any) -> None:
+        """Look at a call once more before it is sent."""
+        if recorder := self._of(kwargs.get("model_info")):
+            await recorder.alook_again(kwargs, call_type)
 
     async def async_post_call_failure_deployment_hook(
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
@@ -135,6 +142,7 @@ def unregister(recorder: Recorder) -> None:
     """Let LiteLLM call a recorder no more."""
     dispatcher = _dispatcher()
     if dispatcher is not None and dispatcher.remove(recorder):
+        drop_last(dispatcher)
         litellm.logging_callback_manager.remove_callback_from_all_lists(dispatcher, require_self=False)
 
 

@@ -16,21 +16,20 @@ from typing import Any, NamedTuple
 from litellm.integrations.custom_logger import CustomLogger
 
 from wiserouter import Decision, WiseRouter
-from wiserouter.errors import BudgetError, StoreError, UnknownDecision
+from wiserouter.errors import StoreError, UnknownDecision
 from wiserouter.integration import offload
-from wiserouter_litellm.arms import ARM_KEY
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import is_understated, read_answer
 from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.compactions import refuse_compaction
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
-from wiserouter_litellm.deployments import DeploymentInfo
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
+from wiserouter_litellm.events import answering, attempted, info_of
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.judge import offer_answer
+from wiserouter_litellm.last_look import decided_again, decided_on_change, follows
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
@@ -121,13 +120,13 @@ class Recorder(CustomLogger):
         """Settle a failed attempt by its error, where it was a synchronous one."""
         marked = self.decision_of(attempted(kwargs))
         if marked and (attempt := self.attempts.pop(marked.decision_id, None)):
-            _settle_failed(attempt, kwargs.get("exception"))
+            attempt.settle(kwargs.get("exception"))
 
     def settle_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Settle the attempt that this one follows, of whatever group, if no hook and no event has."""
         note = self._earlier(kwargs)
         if note is not None and (attempt := self.attempts.pop(note["decision"], None)):
-            _settle_failed(attempt, attempt.error_that_followed())
+            attempt.settle(attempt.error_that_followed())
 
     async def asettle_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Do what `settle_earlier` does, off the event loop where the store is waited for."""
@@ -147,12 +146,33 @@ class Recorder(CustomLogger):
         refuse_compaction(attempt, kwargs)
         if attempt is None or attempt.sent:
             return
+        is_last = not (attempt.may_change and follows(self.registered))
+        attempt.sends = None if is_last else kwargs.get("model")
         if self._moved_to(attempt, model_info) is not None:
-            await _off_the_loop(attempt.group, partial(self.confirm, model_info, kwargs))
+            await _off_the_loop(attempt.group, partial(self.confirm, model_info, kwargs, is_last=is_last))
         else:
-            attempt.sent = True
+            attempt.sent = is_last
 
-    def confirm(self, model_info: object, kwargs: Mapping[str, Any]) -> None:
+    async def alook_again(self, kwargs: Mapping[str, Any], call_type: Any) -> None:
+        """Reserve a call again that another callback has made more expensive; note that it is sent.
+
+        Raises
+        ------
+        BudgetRefused, BudgetUncertain, litellm.BadRequestError
+            If a hard budget does not bear the call as it has become.
+        """
+        info = kwargs.get("model_info")
+        attempt = self._attempt_of(info)
+        if attempt is None or attempt.sent or not isinstance(info, MAPPING):
+            return
+        if attempt.worst_usd is not None:
+            look = partial(decided_on_change, attempt, info_of(attempt.group, info), kwargs, call_type)
+            decision = await _off_the_loop(attempt.group, look)
+            if decision is not None:
+                self._replace(attempt, decision, info, kwargs)
+        attempt.sent = True
+
+    def confirm(self, model_info: object, kwargs: Mapping[str, Any], *, is_last: bool = True) -> None:
         """Note that an attempt is sent to a deployment; where its reservation does not bear that one, decide again.
 
         Parameters
@@ -161,6 +181,8 @@ class Recorder(CustomLogger):
             That of the deployment, with the mark.
         kwargs : mapping
             The request's keyword arguments.
+        is_last : bool, default True
+            Whether no callback may still stop it.
 
         Raises
         ------
@@ -170,17 +192,23 @@ class Recorder(CustomLogger):
         attempt = self._attempt_of(model_info)
         if attempt is None or attempt.sent or not isinstance(model_info, MAPPING):
             return
-        group, earlier, worst_usd = attempt.group, attempt.decision, attempt.worst_usd
-        model = self._moved_to(attempt, model_info)
+        worst_usd, model = attempt.worst_usd, self._moved_to(attempt, model_info)
         if worst_usd is not None and model is not None:
-            decision = _decided_again(group, earlier, model, worst_usd)
-            self.attempts.replace(attempt, decision)
-            mark, note = model_info[DECISION_KEY], self.note_of(kwargs)
-            mark["id"] = decision.id
-            group.alias([*mark["keys"], *mark.get(SESSION_KEYS, ())], decision.id)
-            if isinstance(note, dict) and note["decision"] == earlier.id:
-                note |= {"decision": decision.id, "ask_feedback": decision.ask_feedback}
-        attempt.sent = True
+            decision = decided_again(attempt.group, attempt.decision, model, worst_usd)
+            self._replace(attempt, decision, model_info, kwargs)
+        attempt.sent = is_last
+
+    def _replace(
+        self, attempt: OpenAttempt, decision: Decision, model_info: Mapping[str, Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Let another decision stand for an attempt, in its mark and in the note of its request."""
+        earlier_id = attempt.decision.id
+        self.attempts.replace(attempt, decision)
+        mark, note = model_info[DECISION_KEY], self.note_of(kwargs)
+        mark["id"] = decision.id
+        attempt.group.alias([*mark["keys"], *mark.get(SESSION_KEYS, ())], decision.id)
+        if isinstance(note, dict) and note["decision"] == earlier_id:
+            note |= {"decision": decision.id, "ask_feedback": decision.ask_feedback}
 
     def feedback(
         self,
@@ -286,17 +314,17 @@ class Recorder(CustomLogger):
         worst_usd = attempt.worst_usd
         if worst_usd is None or not isinstance(model_info, MAPPING):
             return None
-        info = _info_of(attempt.group, model_info)
+        info = info_of(attempt.group, model_info)
         return None if info is None or is_covered(attempt.decision, info.model, worst_usd) else info.model
 
     async def _aend(self, decision_id: str, error: BaseException | None) -> None:
         """Settle an attempt that ended without an answer, off the event loop where the store is waited for."""
         if attempt := self.attempts.pop(decision_id, None):
-            await _off_the_loop(attempt.group, partial(_settle_failed, attempt, error))
+            await _off_the_loop(attempt.group, partial(attempt.settle, error))
 
     def _end(self, attempt: OpenAttempt) -> None:
         """Settle an attempt that ended unreported; runs on an event loop."""
-        task = asyncio.ensure_future(_off_the_loop(attempt.group, partial(_settle_failed, attempt, None)))
+        task = asyncio.ensure_future(_off_the_loop(attempt.group, partial(attempt.settle, None)))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
@@ -312,7 +340,7 @@ class Recorder(CustomLogger):
         group, decision_id, mark = marked
         attempt = self.attempts.pop(decision_id, None)
         hard, replayed = (group.hard, False) if attempt is None else (attempt.worst_usd is not None, attempt.replayed)
-        info = _info_of(group, model_info)
+        info = info_of(group, model_info)
         if info is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
@@ -348,48 +376,11 @@ class Recorder(CustomLogger):
             )
 
 
-def _settle_failed(attempt: OpenAttempt, error: BaseException | None) -> None:
-    """Release a failed attempt if its error proves that nothing was billed, else presume its cost."""
-    failed = attempt.blames_model(error)
-    if attempt.outcome(error) == "unbilled":
-        attempt.group.release(attempt.decision.id, failed=failed)
-    else:
-        attempt.group.presume(attempt.decision.id, failed=failed)
-
-
-def _decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mapping[str, float]) -> Decision:
-    try:
-        return group.decide_again(earlier, model, worst_usd)
-    except BudgetError as error:
-        raise BudgetRefused(group.name, error, earlier.scope) from error
-    except StoreError as error:
-        group.fault("store", "selection failed", error=error)
-        raise BudgetUncertain(group.name) from error
-
-
-def _info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | None:
-    """Return the deployment of a call; LiteLLM gives it another id where the request brings credentials."""
-    ids = (model_info.get("id"), model_info.get("original_model_id"))
-    return group.registry.find(*ids, arm=model_info.get(ARM_KEY))
-
-
-def answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the `model_info` of the deployment that answered."""
-    params = kwargs.get("litellm_params") or {}
-    return params.get("model_info") or metadata_of(params).get("model_info") or {}
-
-
-def attempted(kwargs: Mapping[str, Any]) -> object:
-    """Return the `model_info` of an attempt's own deployment; the metadata may hold that of the next attempt."""
-    return (kwargs.get("litellm_params") or {}).get("model_info")
-
-
-async def _off_the_loop(group: Group, step: Callable[[], object], *, takes_long: bool = False) -> None:
+async def _off_the_loop(group: Group, step: Callable[[], Any], *, takes_long: bool = False) -> Any:
     """Settle or release, off the event loop where the store is waited for or the step itself takes long."""
     if takes_long or (group.durable and group.router.waits()):
-        await offload(step)
-    else:
-        step()
+        return await offload(step)
+    return step()
 
 
 def _call_id(call: object) -> str:

@@ -21,6 +21,7 @@ from wiserouter_litellm.attachment import AttachedCallback
 from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
+from wiserouter_litellm.last_look import keep_last
 from wiserouter_litellm.litellm_compat import deployments_of, ownership
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.request_values import value_in_metadata
@@ -157,6 +158,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
 
     def _first(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
         copies = self.callback.record(group, selection, kwargs, metadata_of(kwargs))
+        self.callback.attempts[selection.decision.id].may_change = keep_last(self.callback.registered)
         first = min(copy["litellm_params"]["order"] for copy in copies)
         return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
 

@@ -18,6 +18,7 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRe
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.header_text import in_header
+from wiserouter_litellm.last_look import keep_last
 from wiserouter_litellm.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
@@ -82,7 +83,9 @@ class WiseCallback(Recorder):
             if routing is not None:
                 pinned = filtered.pinned is not filtered.able
                 selection = await (aselect_from(group, routing, filtered) if pinned else group.aselect(routing))
-                return self.record(group, selection, kwargs, metadata)
+                ranked = self.record(group, selection, kwargs, metadata)
+                self.attempts[selection.decision.id].may_change = keep_last(self.registered)
+                return ranked
         except Exception as error:  # a fault here must not stop traffic
             if group.observes and isinstance(error, BudgetError):
                 return await self._aobserved(group, healthy_deployments, messages, kwargs, model, refused=True)
@@ -231,13 +234,7 @@ class WiseCallback(Recorder):
     def record(
         self, group: Group, selection: Selection, kwargs: Mapping[str, Any], metadata: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Note the decision in the metadata of its request, for headers, retries and fallbacks.
-
-        Returns
-        -------
-        list of dict
-            The ranked deployments.
-        """
+        """Note a decision in the metadata of its request, for headers and retries; return the ranked deployments."""
         decision = selection.decision
         self.attempts.begin(group, decision, selection.worst_usd, selection.mark)
         metadata[REQUEST_NOTE_KEY] = metadata.setdefault(GROUP_NOTE_KEY, {})["selection"] = {

@@ -1,0 +1,121 @@
+"""Callbacks of others beside ours: those that change or stop a call after it was bounded."""
+
+import contextlib
+
+import litellm
+import pytest
+from litellm.integrations.custom_logger import CustomLogger
+
+from support.billing_stub import billing_stub
+from support.groups import HI, fitted, llms
+from support.providers import deployment
+from wiserouter import Budget
+from wiserouter_litellm import BudgetRefused, attach, detach
+from wiserouter_litellm.last_look import LastLook
+
+SURFACES = {
+    "chat": lambda r, **kw: r.acompletion(model="wise", messages=HI, max_tokens=20, **kw),
+    "text": lambda r, **kw: r.atext_completion(model="wise", prompt="hello there", max_tokens=20, **kw),
+    "responses": lambda r, **kw: r.aresponses(model="wise", input="hello there", max_output_tokens=20, **kw),
+    "messages": lambda r, **kw: r.aanthropic_messages(model="wise", messages=HI, max_tokens=20, **kw),
+}
+CHANGES = {
+    "limit": lambda kwargs: {**kwargs, "max_tokens": 900},
+    "answers": lambda kwargs: {**kwargs, "n": 20},
+    "messages": lambda kwargs: {
+        **kwargs,
+        "messages": [*kwargs["messages"], {"role": "user", "content": "word " * 3_000}],
+    },
+}
+ORDERS = pytest.mark.parametrize("order", ["before ours", "after ours"])
+AMOUNT_USD = 0.003
+
+
+class Hook(CustomLogger):
+    """Changes every call after its deployment was selected, or raises an error."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    async def async_pre_call_deployment_hook(self, kwargs, call_type):
+        return self.change(kwargs)
+
+
+def stop(kwargs):
+    raise ValueError("a callback does not let this pass")
+
+
+@pytest.fixture
+def stub():
+    with billing_stub() as stub:
+        yield stub
+
+
+def attached(stub, change, order="after ours", limit="hard", amount_usd=10.0):
+    """Return a LiteLLM router with a callback that was added before or after ours, and the group's router."""
+    llm, router = (
+        llms(*[deployment(name, url=stub.url) for name in ("small", "large")], disable_cooldowns=True),
+        fitted(),
+    )
+    hook = Hook(change)
+    if order == "before ours":
+        litellm.callbacks.append(hook)
+    attach(llm, "wise", router=router, budget=Budget(amount_usd, 100, limit=limit))
+    if order == "after ours":
+        litellm.callbacks.append(hook)
+    return llm, router
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@ORDERS
+async def test_a_hard_budget_bears_what_another_callback_makes_of_a_call(stub, settled, change, order):
+    llm, router = attached(stub, CHANGES[change], order, amount_usd=AMOUNT_USD)
+    for _ in range(8):
+        with contextlib.suppress(BudgetRefused):
+            await SURFACES["chat"](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert stub.ledger_usd <= AMOUNT_USD
+    assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+async def test_a_change_that_the_budget_bears_is_sent_and_charged(stub, settled):
+    llm, router = attached(stub, CHANGES["limit"])
+    await SURFACES["chat"](llm)
+    await settled(lambda: router.status().charged == 1)
+    assert [call.body["max_tokens"] for call in stub.calls] == [900]
+    assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+async def test_another_model_is_refused_after_the_budget_has_chosen_one(stub, settled):
+    llm, router = attached(stub, lambda kwargs: {**kwargs, "model": "openai/other"})
+    with pytest.raises(litellm.BadRequestError, match=r"a callback replaced the model .* in async_pre_call_hook"):
+        await SURFACES["chat"](llm)
+    await settled(lambda: router.status().released == 1)
+    assert (stub.calls, router.status().spent_usd) == ([], 0.0)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+async def test_a_call_that_another_callback_stops_is_released(stub, settled, surface, limit):
+    llm, router = attached(stub, stop, limit=limit)
+    with pytest.raises(Exception, match="does not let this pass"):
+        await SURFACES[surface](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert (stub.calls, router.status().spent_usd) == ([], 0.0)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surface):
+    llm, router = attached(stub, lambda kwargs: kwargs)
+    await SURFACES[surface](llm)
+    await settled(lambda: router.status().charged == 1)
+    assert (router.status().released, len(stub.calls)) == (0, 1)
+
+
+async def test_detach_takes_the_last_look_out(stub):
+    llm, _ = attached(stub, lambda kwargs: kwargs)
+    await SURFACES["chat"](llm)
+    assert isinstance(litellm.callbacks[-1], LastLook)
+    detach(llm)
+    assert not [one for one in litellm.callbacks if isinstance(one, LastLook)]

@@ -1,0 +1,28 @@
+"""The deployment of an event: which one LiteLLM's log events and hooks are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wiserouter_litellm.arms import ARM_KEY
+from wiserouter_litellm.deployments import DeploymentInfo
+from wiserouter_litellm.group import Group
+from wiserouter_litellm.origin import metadata_of
+
+
+def answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the `model_info` of the deployment that answered."""
+    params = kwargs.get("litellm_params") or {}
+    return params.get("model_info") or metadata_of(params).get("model_info") or {}
+
+
+def attempted(kwargs: Mapping[str, Any]) -> object:
+    """Return the `model_info` of an attempt's own deployment; the metadata may hold that of the next attempt."""
+    return (kwargs.get("litellm_params") or {}).get("model_info")
+
+
+def info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | None:
+    """Return the deployment of a call; LiteLLM gives it another id where the request brings credentials."""
+    ids = (model_info.get("id"), model_info.get("original_model_id"))
+    return group.registry.find(*ids, arm=model_info.get(ARM_KEY))

@@ -1,0 +1,145 @@
+"""The last look at a call before it is sent: other callbacks may change or stop it after it was bounded.
+
+LiteLLM asks its callbacks in their order, and ours comes early, since it selects. So where others may change calls, one
+more of ours is kept at the end of the list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+import litellm
+from litellm.exceptions import BadRequestError
+from litellm.integrations.custom_logger import CustomLogger
+
+from wiserouter import Decision
+from wiserouter.errors import BudgetError, StoreError
+from wiserouter_litellm.attempts import OpenAttempt
+from wiserouter_litellm.candidates import bounds_of
+from wiserouter_litellm.deployments import Candidate, DeploymentInfo
+from wiserouter_litellm.direct_calls import direct_call, messages_of
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
+from wiserouter_litellm.group import Group
+from wiserouter_litellm.request import request_of
+
+
+class LooksAgain(Protocol):
+    """A callback that looks at calls once more."""
+
+    async def alook_again(self, kwargs: Mapping[str, Any], call_type: Any) -> None:
+        """Look at a call that is about to be sent."""
+
+
+class LastLook(CustomLogger):
+    """Passes a call that is about to be sent to the callback that selected its deployment.
+
+    Parameters
+    ----------
+    first : CustomLogger
+        That callback.
+    """
+
+    def __init__(self, first: CustomLogger) -> None:
+        super().__init__()
+        self.first = first
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
+        """Look at a call as the other callbacks have left it."""
+        await cast("LooksAgain", self.first).alook_again(kwargs, call_type)
+
+
+def keep_last(first: CustomLogger) -> bool:
+    """Keep a last look behind all callbacks that may change a call; return True if there is any.
+
+    LiteLLM may be going through the present list, so that one is left as it is.
+    """
+    callbacks = litellm.callbacks
+    places = [place for place, one in enumerate(callbacks) if one is not first and _changes_calls(one)]
+    if not places:
+        return False
+    if not any(isinstance(one, LastLook) and one.first is first for one in callbacks[places[-1] + 1 :]):
+        others = [one for one in callbacks if not (isinstance(one, LastLook) and one.first is first)]
+        litellm.callbacks = [*others, LastLook(first)]
+    return True
+
+
+def drop_last(first: CustomLogger) -> None:
+    """Take the last look of a callback out of LiteLLM's lists."""
+    for one in list(litellm.callbacks):
+        if isinstance(one, LastLook) and one.first is first:
+            litellm.logging_callback_manager.remove_callback_from_all_lists(one, require_self=False)
+
+
+def follows(first: CustomLogger) -> bool:
+    """Return True if a callback has its last look in LiteLLM's list."""
+    return any(isinstance(one, LastLook) and one.first is first for one in litellm.callbacks)
+
+
+def decided_on_change(
+    attempt: OpenAttempt, info: DeploymentInfo | None, kwargs: Mapping[str, Any], call_type: Any
+) -> Decision | None:
+    """Return another decision for a call that has become more expensive than its reservation; None where it has not.
+
+    Parameters
+    ----------
+    attempt : OpenAttempt
+        The call, under a hard limit.
+    info : DeploymentInfo or None
+        Its deployment.
+    kwargs : mapping
+        Its arguments as they are sent, those of the deployment included.
+    call_type : object
+        LiteLLM's name of the call.
+
+    Raises
+    ------
+    BudgetRefused, BudgetUncertain, litellm.BadRequestError
+        If the budget does not bear it, nothing bounds it any more, or another model would answer.
+    """
+    group, model = attempt.group, kwargs.get("model")
+    if info is None:
+        raise uncountable(group.name)
+    if attempt.sends is not None and model != attempt.sends:
+        raise BadRequestError(
+            f"group {group.name!r}: a callback replaced the model {attempt.sends!r} by {str(model)!r:.60} after the "
+            "budget had chosen it; the budget is hard, so change the model in async_pre_call_hook, before that",
+            model=group.name,
+            llm_provider="wiserouter",
+        )
+    call = direct_call(call_type, kwargs)
+    request = request_of(messages_of(kwargs), kwargs, call.surface, reads_question=False)
+    if request is None:
+        raise uncountable(group.name)
+    candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
+    bounds = bounds_of(group.name, request, [candidate], group.cap_output_tokens, exact=True, hard=True)
+    worst_usd = (bounds.worst_usd or {}).get(info.model, math.inf)
+    if worst_usd <= attempt.decision.reserved_usd * (1.0 + 1e-9):
+        return None
+    return decided_again(group, attempt.decision, info.model, {info.model: worst_usd})
+
+
+def decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mapping[str, float]) -> Decision:
+    """Return a decision for one model in place of an earlier one, which is released.
+
+    Raises
+    ------
+    BudgetRefused, BudgetUncertain
+        If the budget does not bear it, or the store cannot be reached.
+    """
+    try:
+        return group.decide_again(earlier, model, worst_usd)
+    except BudgetError as error:
+        raise BudgetRefused(group.name, error, earlier.scope) from error
+    except StoreError as error:
+        group.fault("store", "selection failed", error=error)
+        raise BudgetUncertain(group.name) from error
+
+
+def _changes_calls(callback: object) -> bool:
+    """Return True if a callback of others may change or stop a call before it is sent."""
+    if not isinstance(callback, CustomLogger) or isinstance(callback, LastLook):
+        return False
+    own = type(callback).async_pre_call_deployment_hook
+    return own is not CustomLogger.async_pre_call_deployment_hook and not hasattr(callback, "alook_again")
