@@ -20,6 +20,7 @@ from wiserouter.integration import refuses_request
 from wiserouter_litellm.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
+    from wiserouter.integration import Bill
     from wiserouter_litellm.group import Group
 
 GRACE_S = 1.0
@@ -57,6 +58,8 @@ class OpenAttempt:
         Whether other callbacks may change or stop it after it was bounded.
     sends : str or None
         The model that is called, as LiteLLM names it, where that may change.
+    bill : Bill or None
+        What it cost, where its answer came.
     replayed : bool
         Whether LiteLLM's cache answers it, so that no provider bills it.
     earlier : int or None
@@ -71,6 +74,7 @@ class OpenAttempt:
     sent: bool = False
     may_change: bool = False
     sends: str | None = None
+    bill: Bill | None = None
     replayed: bool = False
     earlier: int | None = None
     watch: MarkWatch | None = None
@@ -80,9 +84,11 @@ class OpenAttempt:
         return outcome_of(error, earlier=self.earlier) if self.sent and not self.replayed else "unbilled"
 
     def settle(self, error: BaseException | None) -> None:
-        """Release it where its error proves that nothing was billed, else presume its cost."""
+        """Charge it where it was answered, release it where its error proves it unbilled, and presume it otherwise."""
         failed, id_ = self.blames_model(error), self.decision.id
-        if self.outcome(error) == "unbilled":
+        if self.bill is not None:
+            self.group.settle(id_, self.bill)
+        elif self.outcome(error) == "unbilled":
             self.group.release(id_, failed=failed)
         else:
             self.group.presume(id_, failed=failed)

@@ -74,6 +74,13 @@ class Dispatcher(CustomLogger):
         if recorder := self._of(kwargs.get("model_info")):
             await recorder.alook_again(kwargs, call_type)
 
+    async def async_post_call_success_deployment_hook(
+        self, request_data: dict[str, Any], response: Any, call_type: Any
+    ) -> None:
+        """Report an answer that LiteLLM may still keep back."""
+        if recorder := self._of(request_data.get("model_info")):
+            await recorder.async_post_call_success_deployment_hook(request_data, response, call_type)
+
     async def async_post_call_failure_deployment_hook(
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
     ) -> None:

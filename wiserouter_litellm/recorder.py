@@ -20,6 +20,7 @@ from wiserouter.errors import StoreError, UnknownDecision
 from wiserouter.integration import offload
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import is_understated, read_answer
+from wiserouter_litellm.blocked_answers import bill_of_answer
 from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.compactions import refuse_compaction
 from wiserouter_litellm.continuations import keys_of_answer
@@ -87,6 +88,14 @@ class Recorder(CustomLogger):
         """Settle a failed attempt by its own error; LiteLLM awaits this before it tries again."""
         if marked := self.decision_of(request_data.get("model_info")):
             await self._aend(marked.decision_id, exception)
+
+    async def async_post_call_success_deployment_hook(
+        self, request_data: dict[str, Any], response: Any, call_type: Any
+    ) -> None:
+        """Keep the bill of an answer, for the case that LiteLLM does not report it, such as one that is blocked."""
+        attempt = self._attempt_of(request_data.get("model_info"))
+        if attempt is not None:
+            attempt.bill = bill_of_answer(attempt, request_data, response)
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""

@@ -1,6 +1,7 @@
-"""Callbacks of others beside ours: those that change or stop a call after it was bounded."""
+"""Callbacks of others beside ours: those that change or stop a call after it was bounded, and blocked answers."""
 
 import contextlib
+import gc
 
 import litellm
 import pytest
@@ -10,7 +11,7 @@ from support.billing_stub import billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import deployment
 from wiserouter import Budget
-from wiserouter_litellm import BudgetRefused, attach, detach
+from wiserouter_litellm import BudgetRefused, attach, attempts, detach
 from wiserouter_litellm.last_look import LastLook
 
 SURFACES = {
@@ -119,3 +120,15 @@ async def test_detach_takes_the_last_look_out(stub):
     assert isinstance(litellm.callbacks[-1], LastLook)
     detach(llm)
     assert not [one for one in litellm.callbacks if isinstance(one, LastLook)]
+
+
+@pytest.mark.parametrize("surface", ["chat", "text", "responses"])
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+async def test_an_answer_that_litellm_does_not_report_is_charged(stub, settled, monkeypatch, surface, limit):
+    monkeypatch.setattr(attempts, "GRACE_S", 0.05)
+    llm, router = attached(stub, lambda kwargs: kwargs, limit=limit)
+    await SURFACES[surface](llm, **{"no-log": True})
+    gc.collect()
+    await settled(lambda: router.status().in_flight == 0)
+    assert (router.status().charged, router.status().presumed) == (1, 0)
+    assert router.status().spent_usd == pytest.approx(stub.ledger_usd)

@@ -1,0 +1,42 @@
+"""Answers that LiteLLM may never report: a guardrail blocks them, or the request asks for no log.
+
+LiteLLM shows every whole answer to the callbacks as soon as it is there. So its bill is read then, and charged where
+the call ends without a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wiserouter.integration import Bill
+from wiserouter_litellm.attempts import OpenAttempt
+from wiserouter_litellm.billing import read_answer
+from wiserouter_litellm.cached_answers import is_replay
+from wiserouter_litellm.events import info_of
+
+
+def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], response: object) -> Bill | None:
+    """Return the bill of an answer that has just come; None where it has none that can be read.
+
+    A stream has none yet, and that of Anthropic's messages is in no block that callbacks see.
+
+    Parameters
+    ----------
+    attempt : OpenAttempt
+        The attempt that is answered.
+    request_data : mapping
+        The arguments of the call, those of its deployment included.
+    response : object
+        The answer.
+    """
+    info = info_of(attempt.group, request_data["model_info"])
+    if info is None or getattr(response, "usage", None) is None or is_replay(request_data):
+        return None
+    hidden = getattr(response, "_hidden_params", None)
+    reported = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+    try:
+        bill, _ = read_answer({**request_data, "response_cost": reported}, response, info, hard=True)
+    except ValueError:
+        return None
+    return None if bill is None or bill.estimated else bill
