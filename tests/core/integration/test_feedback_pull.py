@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +15,7 @@ from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log.scores import Scale
-from wiserouter.fitting.platforms.http import HttpRefused, request_json
+from wiserouter.fitting.platforms.http import ATTEMPTS, HttpRefused, request_json
 from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
 from wiserouter.integration.batches.openai_service import OpenAIService
 from wiserouter.integration.feedback_pull import FeedbackPull, PullState, feedback_puller, rate_at_proxy
@@ -172,6 +173,34 @@ def moved(place):
     with serving(lambda *_: (302, {})) as server:
         server.RequestHandlerClass = Moved
         yield server
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:99999/x", "http://[::1/x", "http://a..b/", "http://a b/"])
+def test_an_address_that_cannot_be_read_is_an_error_of_input(place):
+    unreadable = r"must be an address, or lead to one, whose host and port can be read|http\(s\)://host:port"
+    with moved(place) as server:
+        with pytest.raises(InvalidInput, match=unreadable):
+            request_json(server.url)
+        with pytest.raises((InvalidInput, HttpRefused)):
+            request_json(server.url, body={})
+    with pytest.raises(InvalidInput, match=unreadable):
+        request_json(place)
+
+
+def test_a_server_that_does_not_speak_http_is_a_failure_of_the_connection():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def greet():
+            for _ in range(ATTEMPTS):
+                connection, _ = server.accept()
+                connection.sendall(b"SSH-2.0-x\r\n")
+                connection.recv(65_536)
+                connection.close()
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(ConnectionError, match=f"{address} must answer by HTTP, got BadStatusLine"):
+            request_json(f"http://{address}", sleep=lambda _: None)
 
 
 def test_a_key_does_not_go_along_to_another_server(tmp_path):

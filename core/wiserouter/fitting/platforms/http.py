@@ -13,7 +13,7 @@ from urllib.request import Request
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from wiserouter.errors import InvalidInput, WiseRouterError
-from wiserouter.fitting.platforms.redirections import opened
+from wiserouter.fitting.platforms.redirections import check_address, opened
 
 TIMEOUT_S = 30.0
 ATTEMPTS = 5
@@ -40,12 +40,21 @@ class HttpRefused(WiseRouterError):
 def refusal_of(error: HTTPError, url: str) -> HttpRefused:
     """Return the error of a request that was refused, with what the platform said; of a redirection, where it leads."""
     with error:
-        place = urlsplit(error.headers.get("location") or "")
-        if 300 <= error.code < 400 and place.netloc:
-            said = f"it moved to {place.scheme}://{place.netloc.rpartition('@')[2]}: give that address"
+        place = _place(error.headers.get("location") or "")
+        if 300 <= error.code < 400 and place:
+            said = f"it moved to {place}: give that address"
         else:
             said = error.read(2_000).decode("utf-8", "replace")
     return HttpRefused(error.code, url, said)
+
+
+def _place(url: str) -> str:
+    """Return the scheme, the host and the port of an address, "" where they cannot be read."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc and parts.port != 0 else ""
+    except ValueError:
+        return ""
 
 
 def request_json(
@@ -78,8 +87,7 @@ def request_json(
     InvalidInput
         If the address is none, or the answer is no JSON.
     """
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise InvalidInput(f"an address must begin with http:// or https://, got {url!r:.200}", value=url)
+    check_address(url)
     kept = {name: value for name, value in (query or {}).items() if value is not None}
     address = f"{url}?{urlencode(kept, doseq=True)}" if kept else url
     data = None if body is None else json.dumps(body).encode()

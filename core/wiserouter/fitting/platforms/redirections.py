@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from http.client import HTTPException, InvalidURL
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from wiserouter.errors import InvalidInput
 
 _HARMLESS = frozenset({"Accept"})
 """The headers that another server may see."""
@@ -25,16 +28,59 @@ class _KeepsKeys(HTTPRedirectHandler):
             found.headers = {name: value for name, value in found.headers.items() if name in _HARMLESS}
         return found
 
+    def http_error_302(self, req: Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """Return the answer from elsewhere; the first one is closed also where that address cannot be read."""
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
 
 def opened(request: Request, timeout_s: float) -> Any:
-    """Return the answer to a request; raises as `urllib.request.urlopen` does.
+    """Return the answer to a request.
 
     Raises
     ------
     urllib.error.HTTPError
         If it is refused, or if it has a body and is sent elsewhere.
+    OSError
+        If the server cannot be reached, or answers otherwise than by HTTP.
+    InvalidInput
+        If the address cannot be read, or that to which the server sends the request.
     """
-    return build_opener(_KeepsKeys).open(request, timeout=timeout_s)
+    place = request.host.rpartition("@")[2]
+    try:
+        return build_opener(_KeepsKeys).open(request, timeout=timeout_s)
+    except (InvalidURL, ValueError) as error:
+        rule = f"{place} must be an address, or lead to one, whose host and port can be read, got {error}"
+        raise InvalidInput(f"{rule}: correct it, or ask where the server leads", value=place) from error
+    except HTTPException as error:
+        raise ConnectionError(f"{place} must answer by HTTP, got {error!r:.100}: check its port") from error
+
+
+def check_address(url: str) -> None:
+    """Raise `InvalidInput` unless an address is one of http or https, with a host and a port that can be read.
+
+    Examples
+    --------
+    >>> check_address("http://localhost:4000")
+    >>> check_address("localhost:4000")
+    Traceback (most recent call last):
+    ...
+    wiserouter.errors.InvalidInput: an address must begin with http:// or https:// and name a host, got 'localhost:4000'
+    """
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and parts.hostname is not None and parts.port != 0
+    except ValueError as error:
+        rule = f"an address must be http(s)://host:port/path, got {url!r:.200}: {error}"
+        raise InvalidInput(rule, value=url) from error
+    if not is_one:
+        rule = f"an address must begin with http:// or https:// and name a host, got {url!r:.200}"
+        raise InvalidInput(rule, value=url)
 
 
 def _is_same_server(url: str, other: str) -> bool:

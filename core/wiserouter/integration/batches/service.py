@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 from urllib.request import Request
 
-from wiserouter.errors import InvalidInput
 from wiserouter.fitting.platforms.http import refusal_of, request_json
-from wiserouter.fitting.platforms.redirections import opened
+from wiserouter.fitting.platforms.redirections import check_address, opened
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_S = 600.0
@@ -57,8 +55,7 @@ class HttpService:
     """
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        if urlsplit(url).scheme not in {"http", "https"}:
-            raise InvalidInput(f"an address must begin with http:// or https://, got {url!r:.200}", value=url)
+        check_address(url)
         self._url, self._headers = url.rstrip("/"), dict(headers)
 
     def _get(self, route: str, query: Mapping[str, object] | None = None) -> dict[str, Any]:
