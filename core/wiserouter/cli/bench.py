@@ -97,6 +97,7 @@ def bench(
     seed_numbers = tuple(range(first_seed, first_seed + seeds))
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
     if suite is not None:
+        _check_apart(suite, report)
         opened = open_methods(default_methods() if methods is None else names(methods))
         settings = BenchSettings(seed_numbers, budgets, log_budgets or 0, encoder, contexts)
         tables = open_suite(suite, leave_out=left_out)
@@ -128,6 +129,12 @@ def check_source(log: str | None, suite: Path | None) -> None:
     if (log is None) == (suite is None):
         got = "neither" if log is None else "both"
         raise InvalidInput(f"a bench needs either a table or --suite FOLDER, got {got}", value=(log, suite))
+
+
+def _check_apart(suite: Path, report: Path) -> None:
+    """Raise `InvalidInput` if a suite's report would be written among its tables: suite.csv would be one of them."""
+    if suite.resolve() == report.resolve():
+        raise InvalidInput(f"--report must be another folder than that of the tables, got {report}", value=report)
 
 
 def _terms(work: Bench) -> str:

@@ -11,7 +11,7 @@ from support.bench_rows import rows_of, write_wide
 from support.tables import FOLDER, needs_tables
 from wiserouter.cli import app
 from wiserouter.cli.bench_suite import groups_of
-from wiserouter.errors import LogError
+from wiserouter.errors import InvalidInput, LogError
 from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.bench.suite import default_methods, open_suite, tables_in
 from wiserouter.evaluation.datasets.synthetic import make_table
@@ -131,6 +131,16 @@ def test_a_bench_needs_a_table_or_a_suite(folder):
         refused = CliRunner().invoke(app, ["bench", *source])
         assert refused.exit_code != 0
         assert "either a table or --suite" in str(refused.exception) + refused.output
+
+
+def test_the_report_of_a_suite_is_not_written_among_its_tables(folder):
+    before = sorted(path.name for path in folder.iterdir())
+    for report in (folder, folder / "new" / ".."):
+        asked = ["bench", "--suite", str(folder), "--methods", "zero", "--report", str(report)]
+        refused = CliRunner().invoke(app, asked)
+        assert isinstance(refused.exception, InvalidInput)
+        assert "--report must be another folder than that of the tables" in str(refused.exception)
+    assert sorted(path.name for path in folder.iterdir()) == before
 
 
 def test_a_suite_needs_tables_of_different_names(tmp_path):
