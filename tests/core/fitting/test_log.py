@@ -223,7 +223,6 @@ def test_an_empty_log_is_refused(tmp_path, ending, columns):
     [
         ("log.parquet", b"PAR1 this is no table"),
         ("log.jsonl", b'{"prompt": "a", "model": "m", "reward": 1, "cost_usd": 1}\n{"prompt": \n'),
-        ("log.csv", b"prompt,model,reward,cost_usd\na,m,1,1\na,m,1,1,9,9\n"),
         ("log.csv", b""),
     ],
 )
@@ -282,6 +281,22 @@ def test_csv_with_quotes_marks_and_empty_cells(tmp_path):
     assert table.complete.tolist() == [True, False]
 
 
+@pytest.mark.parametrize("name", ["log.csv", "log.csv.gz"])
+@pytest.mark.parametrize(
+    ("rows", "row", "got"),
+    [
+        ("p,m,1,1\np,m,1,1,9,9\n", 2, 6),
+        ("p,m,1,1,\n", 1, 5),
+        ('"a, ""b"",\nc,,,,",m,1,1\r\n\np,m,1,1\nno, thanks,m,1,1\n', 4, 5),
+    ],
+)
+def test_a_row_with_too_many_cells_is_named(tmp_path, name, rows, row, got):
+    body = (LONG_HEADER + rows).encode()
+    error = refusal(put(tmp_path, name, gzip.compress(body) if name.endswith(".gz") else body))
+    assert (error.row, error.value, error.file) == (row, got, tmp_path / name)
+    assert f"row {row}: a row of a csv must have at most the 4 cells of its header, got {got}: quote" in str(error)
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_jsonl_may_begin_with_a_byte_order_mark(tmp_path, pack):
     rows = [{"prompt": "é", "model": "m", "reward": 1, "cost_usd": 0.1}] * 3
@@ -313,7 +328,6 @@ def test_a_malformed_line_of_jsonl_is_named(tmp_path, line):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("log.csv", "prompt,ignored,score|a,cost|a\np,x,1,1,1\n"),
         ("log.csv", LONG_HEADER.encode() + b"\xff\xfe,m,1,1\n"),
         ("log.csv.gz", gzip.compress(LONG_HEADER.encode() + b"p,m,1,1\n" * 9000)[:-12]),
     ],

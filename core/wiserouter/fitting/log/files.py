@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from wiserouter.errors import LogError
 from wiserouter.fitting.log.cell_texts import DIGEST_OF, cell_text, digest
 from wiserouter.fitting.log.jsonl import keys_of
-from wiserouter.fitting.log.limits import check_columns, check_csv, marked_content
+from wiserouter.fitting.log.limits import check_columns, check_csv, marked_content, row_with_too_many_cells
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,6 +30,7 @@ SLICE_BYTES = 64_000_000
 
 _PROBED_ROWS = 64
 _SHOWN_CHARS = 200
+_TOO_MANY_CELLS = "found more fields than defined"  # of polars
 
 IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
 """Columns to join by, the surest first."""
@@ -160,8 +161,20 @@ def reading(path: Path | None) -> Iterator[None]:
         if isinstance(error, FileNotFoundError):
             raise
         first = str(error).split("\n", maxsplit=1)[0][:_SHOWN_CHARS]
+        if path is not None and first.startswith(_TOO_MANY_CELLS) and _is(path, _CSV):
+            _refuse_cells(path, error)
         rule = "the file cannot be read" if isinstance(error, PermissionError) else "the file is damaged or malformed"
         raise LogError(f"{rule}: {first}", file=path) from error
+
+
+def _refuse_cells(path: Path, error: Exception) -> None:
+    """Raise `LogError` that names the row with more cells than the header, where it can be told."""
+    found = row_with_too_many_cells(path)
+    if found is not None:
+        row, n_cells, n_columns = found
+        rule = f"a row of a csv must have at most the {n_columns:,} cells of its header, got {n_cells:,}"
+        remedy = "quote texts that hold commas, or drop the cells that are too many"
+        raise LogError(f"{rule}: {remedy}", file=path, row=row, value=n_cells) from error
 
 
 def _shared_key(frame: pl.LazyFrame, path: Path, others: Sequence[str], file: Path) -> str:

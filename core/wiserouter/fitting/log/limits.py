@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ FREE_UNPACKED_BYTES = 2**26
 
 _SEPARATORS = {"semicolons": ";", "tabs": "\t"}
 _BUFFER_BYTES = 2**20
+_QUOTED = re.compile(r'"[^"]*"')
 _DAMAGED = "the file is damaged or malformed"
 _UTF_16 = "it seems to be UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`"
 _ONE_BYTE = "it seems to be Latin-1 or Windows-1252; convert it to UTF-8 with `iconv -f WINDOWS-1252 -t UTF-8`"
@@ -98,6 +100,25 @@ def _check_line_ends(path: Path, header: str) -> None:
     if "\r" in header:
         command = "`tr '\\r' '\\n' < file > new`"
         raise LogError(f"lines must end with a line feed, got carriage returns alone: use {command}", file=path)
+
+
+def row_with_too_many_cells(path: Path) -> tuple[int, int, int] | None:
+    """Return the first row of a csv with more cells than the header, from 1, its cells, and those of the header."""
+    counts = _cells_of_rows(path)
+    n_columns = next(counts, 0)
+    return next(((row, n, n_columns) for row, n in enumerate(counts, start=1) if n > n_columns), None)
+
+
+def _cells_of_rows(path: Path) -> Iterator[int]:
+    """Yield the number of cells of each row of a csv, the header first."""
+    lines: list[str] = []
+    is_open = False
+    for line in text_lines(path):
+        lines.append(line)
+        is_open ^= line.count('"') % 2 == 1
+        if not is_open:
+            yield 1 + _QUOTED.sub("", "\n".join(lines)).count(",")
+            lines = []
 
 
 def _check_separator(path: Path, header: str) -> None:
