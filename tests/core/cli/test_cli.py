@@ -320,7 +320,7 @@ def test_a_bar_takes_its_total_from_the_pass_before():
 
 
 MISTAKES = [
-    (("fit", "missing.csv"), "missing.csv: no such file"),
+    (("fit", "missing.csv"), "missing.csv: no such file: correct the path"),
     (("explain", "last", "--journal", "."), ".: is a directory"),
     (("plan", "missing.wise"), "missing.wise"),
     (("merge", "missing.wise", "other.wise"), "missing.wise"),

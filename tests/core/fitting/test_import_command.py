@@ -148,7 +148,7 @@ def test_since_is_a_date_in_any_form_and_no_number_of_seconds(since, tmp_path):
     ("arguments", "says"),
     [
         (("wandb", "a.jsonl", "-o", "b.parquet"), "a source must be one of litellm"),
-        (("otel", "missing.jsonl", "-o", "b.parquet"), "missing.jsonl: no such file"),
+        (("otel", "missing.jsonl", "-o", "b.parquet"), "missing.jsonl: no such file: correct the path"),
         (("otel", "a.jsonl", "-o", "b.csv"), "must be a .parquet file"),
         (("otel", "a.jsonl", "-o", "b.parquet", "--since", "soon"), "since must be a date or an age"),
         (("otel", "a.jsonl", "-o", "b.parquet", "--since", "30"), "got '30': write 30d for 30 days"),

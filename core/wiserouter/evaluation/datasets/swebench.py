@@ -78,7 +78,7 @@ def read(
 
 def _files(path: Path) -> list[Path]:
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file or folder")
+        raise FileNotFoundError(f"{path}: no such file or folder: correct the path")
     return sorted(path.rglob("per_instance_details.json")) if path.is_dir() else [path]
 
 

@@ -34,7 +34,7 @@ def records_of(path: Path) -> Iterator[Recorded]:
         If there is none.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        raise FileNotFoundError(f"{path}: no such file: correct the path")
     return _table(path) if path.name.lower().endswith(_TABLES) else _json(path)
 
 

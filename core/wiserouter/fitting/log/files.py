@@ -65,7 +65,7 @@ def scan(path: Path) -> pl.LazyFrame:
     import polars as pl
 
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        raise FileNotFoundError(f"{path}: no such file: correct the path")
     if not is_log(path):
         raise LogError(f"a log's name must end in {', '.join(ENDINGS)}, got {path.name!r}", file=path, value=path.name)
     with reading(path):

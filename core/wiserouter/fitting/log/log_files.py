@@ -179,7 +179,7 @@ def _urls(url: str) -> list[str]:
     named = system.glob(path) if glob.has_magic(path) else system.find(path)
     urls = sorted(system.unstrip_protocol(one) for one in named if files.is_log(Path(one)))
     if not urls:
-        raise FileNotFoundError(f"{url}: no such file, or none that is a log ({', '.join(files.ENDINGS)})")
+        raise FileNotFoundError(f"{url}: no such file, or none that is a log ({', '.join(files.ENDINGS)}): correct it")
     return urls
 
 
