@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
+from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -415,6 +417,27 @@ def check_one_line(failed, says):
     assert failed.returncode == 2
     assert says in failed.stderr
     assert failed.stderr.strip().count("\n") == 0, failed.stderr
+
+
+class Interrupted(ModuleType):
+    """The commands, at whose loading Ctrl-C comes."""
+
+    def __getattr__(self, name):
+        raise AttributeError(name) if name.startswith("__") else KeyboardInterrupt
+
+
+def test_an_interruption_while_the_commands_load_has_no_traceback(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "wiserouter.cli.commands", Interrupted("wiserouter.cli.commands"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "Aborted.\n")
+
+
+def test_the_commands_are_loaded_by_the_program_alone():
+    loaded = "import sys, wiserouter.cli; sys.exit('typer' in sys.modules or 'rich' in sys.modules)"
+    subprocess.run([sys.executable, "-c", loaded], check=True)
+    (program,) = (one for one in entry_points(group="console_scripts") if one.name == "wiserouter")
+    assert program.load() is main
 
 
 def test_version():
