@@ -15,15 +15,20 @@ PINNED = re.compile(r"constraint-dependencies = \[.*?\]\n", re.DOTALL)
 def resolve() -> list[str]:
     """Return one `name==version ; marker` per package that the project, its extras and its tests need."""
     command = "uv export --no-hashes --no-annotate --no-header --no-emit-project --all-extras --all-groups --upgrade"
-    lines = subprocess.run(command.split(), cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(command.split(), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     return [line.strip() for line in lines if "==" in line]
 
 
 def main() -> None:
-    """Replace the pins."""
-    text = PINNED.sub("constraint-dependencies = []\n", PYPROJECT.read_text())
+    """Replace the pins; they stay where there is no resolution."""
+    before = PYPROJECT.read_text()
+    text = PINNED.sub("constraint-dependencies = []\n", before)
     PYPROJECT.write_text(text)
-    pins = "".join(f"    {quoted(line)},\n" for line in resolve())
+    try:
+        pins = "".join(f"    {quoted(line)},\n" for line in resolve())
+    except BaseException:
+        PYPROJECT.write_text(before)
+        raise
     PYPROJECT.write_text(text.replace("constraint-dependencies = []\n", f"constraint-dependencies = [\n{pins}]\n"))
 
 

@@ -1,6 +1,6 @@
 """What `import wiserouter` loads, what the wheel's packages say without their extras, and that names are kept."""
 
-import importlib
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +58,27 @@ def test_an_adapter_without_its_extra_says_which(monkeypatch, package, needs, ex
     monkeypatch.delitem(sys.modules, package, raising=False)
     with pytest.raises(MissingExtra, match=rf"pip install 'wiserouter\[{extra}\]'"):
         importlib.import_module(package)
+
+
+def test_pins_stay_where_there_is_no_resolution(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("pin", ROOT / "tests" / "packaging" / "pin.py")
+    pin = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pin)
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[tool.uv]\nconstraint-dependencies = [\n    "numpy==2.4.6",\n]\n')
+    monkeypatch.setattr(pin, "PYPROJECT", project)
+    monkeypatch.setattr(pin, "resolve", lambda: ["numpy==2.5.5 ; python_full_version >= '3.12'"])
+    pin.main()
+    pinned = project.read_text()
+    assert "    \"numpy==2.5.5 ; python_full_version >= '3.12'\",\n]" in pinned
+
+    def none():
+        raise subprocess.CalledProcessError(1, "uv")
+
+    monkeypatch.setattr(pin, "resolve", none)
+    with pytest.raises(subprocess.CalledProcessError):
+        pin.main()
+    assert project.read_text() == pinned
 
 
 def test_versions_are_pinned_and_no_registry_is_named():
