@@ -187,6 +187,15 @@ def test_an_address_that_cannot_be_read_is_an_error_of_input(place):
         request_json(place)
 
 
+def test_a_server_that_cannot_be_reached_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    waited = []
+    with pytest.raises(ConnectionError, match=f"^{address} cannot be reached: .*refused"):
+        request_json(f"http://{address}/path", sleep=waited.append)
+    assert len(waited) == ATTEMPTS - 1
+
+
 def test_a_server_that_does_not_speak_http_is_a_failure_of_the_connection():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

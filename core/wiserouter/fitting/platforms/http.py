@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request
 
@@ -118,4 +118,4 @@ def _sent(request: Request, url: str) -> Any:
 def _passes(error: BaseException) -> bool:
     if isinstance(error, HttpRefused):
         return error.status in _PASSING
-    return isinstance(error, URLError | TimeoutError | ConnectionError)
+    return isinstance(error, TimeoutError | ConnectionError)

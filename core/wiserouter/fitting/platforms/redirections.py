@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http.client import HTTPException, InvalidURL
 from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -54,6 +55,11 @@ def opened(request: Request, timeout_s: float) -> Any:
     place = request.host.rpartition("@")[2]
     try:
         return build_opener(_KeepsKeys).open(request, timeout=timeout_s)
+    except HTTPError:
+        raise
+    except URLError as error:
+        rule = f"{place} cannot be reached: {error.reason}"
+        raise ConnectionError(f"{rule}; check the address, and that a server runs there") from error
     except (InvalidURL, ValueError) as error:
         rule = f"{place} must be an address, or lead to one, whose host and port can be read, got {error}"
         raise InvalidInput(f"{rule}: correct it, or ask where the server leads", value=place) from error
