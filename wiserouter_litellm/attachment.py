@@ -19,7 +19,7 @@ from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
-from wiserouter_litellm.litellm_compat import deployments_of, hands_out, ownership
+from wiserouter_litellm.litellm_compat import check_litellm, deployments_of, hands_out, ownership
 from wiserouter_litellm.pre_call_checks import move_before_pins
 from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -100,6 +100,8 @@ def attach(
     ------
     InvalidInput
         If the group has no deployments, is attached already, there is no budget, or LiteLLM takes no callback.
+    SettingsError
+        If LiteLLM is of a version whose router could not keep a budget: 1.110 or later.
     UnknownPrice
         If a deployment has no price, or a hard budget could never bound its calls.
 
@@ -119,6 +121,7 @@ def attach(
     'hello'
     >>> detach(llms)
     """
+    check_litellm()
     callback: AttachedCallback | None = getattr(litellm_router, _ATTACHED, None)
     if callback is not None and group in callback.groups:
         raise InvalidInput(f"group {group!r} is attached already: detach(router) first", value=group)

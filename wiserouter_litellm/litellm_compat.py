@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 from litellm.router import Router
 
 from wiserouter_litellm.deployments import Deployment, id_of
+from wiserouter_litellm.errors import SettingsError
+
+
+def check_litellm() -> None:
+    """Refuse a LiteLLM whose router asks no callback which parameters a deployment is called with.
+
+    From 1.110 on, it selects in Rust: of the deployments that a callback returns it reads the ids alone, so that the
+    limits and marks of a decision are lost, and its synchronous calls ask no selection that could be replaced.
+
+    Raises
+    ------
+    SettingsError
+        If this is such a version.
+    """
+    if not hasattr(Router, "async_function_with_fallbacks"):
+        rule = f"its version must be below 1.110, got {version('litellm')}, whose router loses what a callback decides"
+        raise SettingsError("litellm", f"{rule}: run pip install 'wiserouter[litellm]'")
 
 
 def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:

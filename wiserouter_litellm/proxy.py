@@ -40,7 +40,7 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.judge import start_judge
 from wiserouter_litellm.limit_settings import MEASURED, LimitSettings
-from wiserouter_litellm.litellm_compat import ownership
+from wiserouter_litellm.litellm_compat import check_litellm, ownership
 from wiserouter_litellm.metrics import watch_groups
 from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.request_values import CallerValues
@@ -97,6 +97,7 @@ def build_callback() -> ProxyCallback:
 
 
 def _build() -> ProxyCallback:
+    check_litellm()
     settings = settings_of((getattr(litellm, "callback_settings", None) or {}).get("wiserouter"))
     config = _config()
     opened: dict[str, Group] = {}

@@ -22,7 +22,7 @@ from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.last_look import keep_last
-from wiserouter_litellm.litellm_compat import deployments_of, ownership
+from wiserouter_litellm.litellm_compat import check_litellm, deployments_of, ownership
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -93,6 +93,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         arms: Mapping[str, Sequence[Params]] | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        check_litellm()
         self._router = litellm_router
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, keeps no secret
         self._async_select, sync_select = _own_selections(litellm_router)

@@ -7,7 +7,8 @@ from support.groups import HI, RICH, asked, fitted, llms
 from support.providers import cost_usd, deployment
 from wiserouter import Budget
 from wiserouter.integration import Bill
-from wiserouter_litellm import BudgetUncertain, WiseRoutingStrategy, attach
+from wiserouter_litellm import BudgetUncertain, SettingsError, WiseRoutingStrategy, attach
+from wiserouter_litellm.proxy import build_callback
 
 
 class Broken(RuntimeError):
@@ -121,3 +122,14 @@ def test_attaching_twice_or_nothing_is_refused():
         attach(router_, "nope", budget=RICH)
     with pytest.raises(InvalidInput, match="needs a budget"):
         attach(llms(deployment("small")), "wise")
+
+
+def test_a_litellm_that_would_lose_decisions_is_refused(monkeypatch):
+    monkeypatch.setattr("wiserouter_litellm.litellm_compat.Router", object)  # LiteLLM 1.110 has no such method
+    with pytest.raises(SettingsError, match=r"litellm: its version must be below 1\.110, got 1\.") as refused:
+        attach(llms(), "wise", budget=RICH)
+    assert refused.value.key == "litellm"
+    with pytest.raises(SettingsError, match="below 1"):
+        WiseRoutingStrategy(llms(), "wise", budget=RICH)
+    with pytest.raises(SettingsError, match="below 1"):
+        build_callback()
