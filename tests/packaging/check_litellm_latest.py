@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LITELLM = "litellm[proxy]==1.109.1"
-FLOORS = "certifi>=2025.1.1\nlitellm-proxy-extras==0.4.110\nboto3>=1.43.1\nmcp>=2.2\n"
+LITELLM = "litellm[proxy]==1.109.3"
+FLOORS = "certifi>=2025.1.1\nlitellm-proxy-extras==0.4.110\nboto3>=1.43.1\nmcp>=2.2\nlitellm-enterprise==0.1.82\n"
 RUNNER = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist")
 USED = ("anthropic", "hypothesis", "prometheus-client", "respx", "schemathesis", "time-machine")
 
