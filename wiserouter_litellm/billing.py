@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import litellm
-
 from wiserouter import Usage
 from wiserouter.integration import Bill, estimated_usage
 from wiserouter_litellm.billed_tier import billed_tier, drops_tier
@@ -20,7 +18,7 @@ from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
 from wiserouter_litellm.request import request_of
-from wiserouter_litellm.surcharges import margin_of_provider
+from wiserouter_litellm.surcharges import discount_of, margin_of_provider
 from wiserouter_litellm.unfinished_streams import is_unfinished
 
 
@@ -129,8 +127,8 @@ def _has_own_prices(kwargs: Mapping[str, Any], info: DeploymentInfo) -> bool:
 
 def _own_usd(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, usage: Usage) -> float:
     """Return the cost of a call at the prices of its deployment, with LiteLLM's discount and margin."""
-    provider = str(kwargs.get("custom_llm_provider"))
-    discount = (litellm.cost_discount_config or {}).get(provider, 0.0)
+    provider, model = str(kwargs.get("custom_llm_provider")), kwargs.get("model")
+    discount = discount_of(provider, None if model is None else str(model))
     plain_usd = info.rate_card.cost_usd(usage, billed_tier(kwargs, response))
     return margin_of_provider(provider).added_to(plain_usd * (1.0 - discount))
 

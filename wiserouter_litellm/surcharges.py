@@ -1,6 +1,6 @@
-"""What LiteLLM adds to the prices of tokens: the surcharge of a region, and the margin that it is set to.
+"""What LiteLLM adds to the prices of tokens, or takes off: the surcharge of a region, its margin and its discount.
 
-A margin may be set after the deployments were read, so it is looked up with each call.
+A margin or a discount may be set after the deployments were read, so they are looked up with each call.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import litellm
+from litellm import cost_calculator
 from litellm.exceptions import BadRequestError
 
 
@@ -46,6 +47,14 @@ def margin_of_provider(provider: str | None) -> Margin:
     if isinstance(stated, Mapping):
         return Margin(float(stated.get("percentage", 0.0)), float(stated.get("fixed_amount", 0.0)))
     return NO_MARGIN if stated is None else Margin(float(stated))
+
+
+def discount_of(provider: str | None, model: str | None) -> float:
+    """Return the discount that LiteLLM is set to for a model, else that for its provider (`cost_discount_config`)."""
+    config = litellm.cost_discount_config or {}
+    resolve = getattr(cost_calculator, "resolve_cost_discount", None)  # LiteLLM 1.106 has none for models
+    stated = config.get(str(provider)) if resolve is None else resolve(config, provider, model)
+    return float(stated or 0.0)
 
 
 def most_margin(params: Mapping[str, Any]) -> Margin:

@@ -148,6 +148,16 @@ def test_a_discount_that_litellm_is_set_to_stays(info, monkeypatch):
     assert bill_of(event(90e-6), answer(), info).cost_usd == pytest.approx(90e-6)
 
 
+@pytest.mark.parametrize("discounts", [{"openai/large": 0.25}, {"openai": 0.25, "openai/l*": 0.5}], ids=["one", "some"])
+async def test_a_discount_on_models_of_a_provider_is_that_of_litellm(stub, settled, monkeypatch, discounts):
+    litellm_router, router, group = attached(stub)
+    monkeypatch.setattr("litellm.cost_discount_config", discounts)  # LiteLLM 1.106 reads the names of providers only
+    reply = await SURFACES["chat"](litellm_router)
+    await settled(lambda: router.status().charged == 1)
+    assert router.status().spent_usd == pytest.approx(reply._hidden_params["response_cost"])
+    assert group.faults["understated_costs"] == 0
+
+
 def test_a_call_that_started_before_its_deployment_changed_is_billed_by_litellm(info):
     changed = info._replace(changed_at_s=1_000.0)
     by_start = {at_s: {**event(90e-6), "start_time": datetime.fromtimestamp(at_s)} for at_s in (999.0, 1_001.0)}
