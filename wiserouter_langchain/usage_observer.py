@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,6 +17,9 @@ from langchain_core.rate_limiters import BaseRateLimiter
 
 _START = "on_chat_model_start"
 """The method in which LangChain tells callbacks of a run, before its request is sent."""
+
+_SENDING = frozenset({"_generate", "_agenerate", "_stream", "_astream"})
+"""The methods in which a chat model sends its requests: what fails within them may follow one that was sent."""
 
 
 class ModelRun(NamedTuple):
@@ -163,10 +167,11 @@ class UsageObserver(BaseCallbackHandler):
 
 
 def _ends_unsent(error: BaseException) -> bool:
-    """Return True if an error comes from the start of a run, or from the wait for its rate limiter."""
+    """Return True if an error comes from the start of a run, or from the wait for its rate limiter before it sends."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    before = takewhile(lambda frame: frame.f_code.co_name not in _SENDING, frames)
     return any(
-        frame.f_code.co_name == _START or isinstance(frame.f_locals.get("self"), BaseRateLimiter) for frame in frames
+        frame.f_code.co_name == _START or isinstance(frame.f_locals.get("self"), BaseRateLimiter) for frame in before
     )
 
 

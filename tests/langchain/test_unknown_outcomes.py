@@ -404,3 +404,28 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_its_rate_limiter_cost
         await asyncio.wait_for(asked, 0.2)
     status = llm.core.status()
     assert (status.released, status.presumed, status.spent_usd, status.in_flight) == (1, 0, 0.0, 0)
+
+
+class SendsTwice(StubChat):
+    """Sends a request that gets no answer, and waits at a limiter of its own to send it again."""
+
+    own: object
+    sent: list
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.sent.append(1)
+        self.own.acquire()
+
+    async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.sent.append(1)
+        await self.own.aacquire()
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "cancelled"])
+async def test_a_rate_limiter_after_a_request_that_was_sent_proves_nothing(way):
+    own = InMemoryRateLimiter(requests_per_second=1e-3) if way == "cancelled" else BrokenLimiter()
+    llm = hard(pool(SendsTwice, own=own, sent=[]))
+    with pytest.raises((RuntimeError, TimeoutError)):
+        llm.invoke("hello") if way == "invoke" else await asyncio.wait_for(llm.ainvoke("hello"), 0.2)
+    status = llm.core.status()
+    assert (status.released, status.presumed, status.in_flight) == (0, 1, 0)
