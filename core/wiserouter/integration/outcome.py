@@ -10,6 +10,7 @@ apart by their status code and by the names of their classes, so that no client 
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,8 @@ _REFUSED_BY_CLIENT = re.compile(
     r"(Async)?(Completions|Responses|Messages)\.(create|parse|stream)\(\) got an unexpected keyword argument "
 )
 """Python's message where the method of OpenAI's or Anthropic's client that sends a request refuses an argument."""
+
+_CLIENTS = frozenset({"openai", "anthropic"})
 
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
 """The codes in the errors of providers whose content filter refused a request."""
@@ -108,7 +111,12 @@ def _verdict(error: BaseException) -> bool | None:
 
 
 def _is_refused_by_client(error: BaseException) -> bool:
-    return isinstance(error, TypeError) and bool(_REFUSED_BY_CLIENT.match(str(error)))
+    """Return True if a client refuses an argument of an adapter: callbacks have clients too, after the request."""
+    if not isinstance(error, TypeError) or not _REFUSED_BY_CLIENT.match(str(error)):
+        return False
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    callers = [package for name in frames if (package := name.partition(".")[0]) not in _CLIENTS]
+    return bool(callers) and callers[-1].startswith(("langchain_", "litellm"))
 
 
 def _status_code(error: BaseException) -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from functools import partial
 
 import pytest
 
@@ -66,16 +67,41 @@ REFUSED = [
 ]
 
 
+def raised(told, *modules):
+    """Return a `TypeError` as the innermost of some modules raises it."""
+    code = compile("def call(inner, told):\n    if inner: inner(told)\n    raise TypeError(told)", "<stub>", "exec")
+    call = None
+    for module in reversed(modules):
+        space = {"__name__": module}
+        exec(code, space)
+        call = partial(space["call"], call)
+    with pytest.raises(TypeError) as caught:
+        call(told)
+    return caught.value
+
+
+@pytest.mark.parametrize("adapter", ["langchain_openai.chat_models.base", "langchain_anthropic", "litellm.main"])
+@pytest.mark.parametrize("client", [(), ("openai._legacy_response", "openai._utils"), ("anthropic._utils",)])
 @pytest.mark.parametrize("told", REFUSED)
-def test_an_argument_that_the_client_does_not_take_is_unbilled_and_about_the_request(told):
-    assert proves_unbilled(TypeError(told))
-    assert refuses_request(TypeError(told))
+def test_an_argument_that_the_client_does_not_take_is_unbilled_and_about_the_request(told, client, adapter):
+    error = raised(told, adapter, *client)
+    assert proves_unbilled(error)
+    assert refuses_request(error)
 
 
 @pytest.mark.parametrize("told", ["A.parse() got an unexpected keyword argument 'b'", "Messages.create() failed"])
 def test_another_type_error_proves_nothing(told):
-    assert not proves_unbilled(TypeError(told))
-    assert not refuses_request(TypeError(told))
+    error = raised(told, "langchain_openai", "openai._utils")
+    assert not proves_unbilled(error)
+    assert not refuses_request(error)
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_a_client_that_a_callback_calls_proves_nothing_of_the_request_before(told):
+    of_a_callback = raised(told, "langchain_openai", "langchain_core.callbacks", "guard", "openai._utils")
+    for error in (of_a_callback, TypeError(told)):
+        assert not proves_unbilled(error)
+        assert not refuses_request(error)
 
 
 @pytest.mark.parametrize(
