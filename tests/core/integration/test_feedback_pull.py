@@ -187,6 +187,30 @@ def test_an_address_that_cannot_be_read_is_an_error_of_input(place):
         request_json(place)
 
 
+@pytest.mark.parametrize("key", ["sk-secret\n", "sk-secret\r\nX: 1", "sk-\u2026secret"])
+def test_a_key_that_cannot_be_sent_is_named_by_its_header_and_not_shown(key):
+    with pytest.raises(InvalidInput, match="the header Authorization must be one line") as caught:
+        request_json("http://127.0.0.1:9/", headers={"authorization": f"Bearer {key}"})
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_closes_the_connection_without_an_answer_is_asked_again():
+    waited = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closing = threading.Thread(target=lambda: [closed(server) for _ in range(ATTEMPTS)])
+        closing.start()
+        with pytest.raises(ConnectionError, match="closed the connection without an answer: try again"):
+            request_json(f"http://127.0.0.1:{server.getsockname()[1]}/", sleep=waited.append)
+        closing.join()
+    assert len(waited) == ATTEMPTS - 1
+
+
+def closed(server):
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(4_096)
+
+
 def test_a_server_that_cannot_be_reached_is_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

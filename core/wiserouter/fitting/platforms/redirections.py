@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from http.client import HTTPException, InvalidURL
+import re
+from http.client import HTTPException, InvalidURL, RemoteDisconnected
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ from wiserouter.errors import InvalidInput
 
 _HARMLESS = frozenset({"Accept"})
 """The headers that another server may see."""
+
+_UNSENDABLE = re.compile("[\r\n]|[^\0-\xff]")
 
 
 class _KeepsKeys(HTTPRedirectHandler):
@@ -50,8 +53,12 @@ def opened(request: Request, timeout_s: float) -> Any:
     OSError
         If the server cannot be reached, or answers otherwise than by HTTP.
     InvalidInput
-        If the address cannot be read, or that to which the server sends the request.
+        If a header or the address cannot be sent, or the address to which the server sends the request.
     """
+    for name, text in request.header_items():
+        if _UNSENDABLE.search(text):
+            rule = f"the header {name} must be one line of Latin letters and signs, got another text"
+            raise InvalidInput(f"{rule}: check its key for line breaks and signs that were pasted with it", value=name)
     place = request.host.rpartition("@")[2]
     try:
         return build_opener(_KeepsKeys).open(request, timeout=timeout_s)
@@ -63,6 +70,8 @@ def opened(request: Request, timeout_s: float) -> Any:
     except (InvalidURL, ValueError) as error:
         rule = f"{place} must be an address, or lead to one, whose host and port can be read, got {error}"
         raise InvalidInput(f"{rule}: correct it, or ask where the server leads", value=place) from error
+    except RemoteDisconnected as error:
+        raise ConnectionError(f"{place} closed the connection without an answer: try again") from error
     except HTTPException as error:
         raise ConnectionError(f"{place} must answer by HTTP, got {error!r:.100}: check its port") from error
 
