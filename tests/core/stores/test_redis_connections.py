@@ -76,6 +76,26 @@ def test_a_user_without_the_command_that_names_the_policy_is_served(make, caplog
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("memory", [{"maxmemory": "", "maxmemory_policy": "allkeys-lru"}, {"maxmemory": "4gb"}, "OK"])
+def test_an_exchange_holds_whatever_a_server_says_of_its_memory(make, monkeypatch, memory):
+    monkeypatch.setattr("redis.Redis.info", lambda *args: memory)
+    with serving() as server:
+        assert len(make(server.url).exchange([]).results) == 0
+
+
+def test_a_replica_is_named_as_one_where_the_answer_lacks_its_first_word(make, monkeypatch):
+    """As redis-py has the answer of Redis 7 and later."""
+
+    redis = pytest.importorskip("redis")
+
+    def refuse(*args):
+        raise redis.exceptions.ReadOnlyError("You can't write against a read only replica. script: 9f")
+
+    monkeypatch.setattr("redis.Redis.evalsha", refuse)
+    with serving() as server, pytest.raises(StoreUnavailable, match="it is a replica: name the server that takes"):
+        make(server.url).exchange([])
+
+
 @pytest.mark.parametrize("rule", ["-evalsha", "-hgetall"])
 def test_a_user_without_the_commands_of_scripts_is_told_which_it_needs(make, rule):
     with serving() as server:

@@ -130,9 +130,7 @@ class RedisEngine:
 
     def _warn_of_eviction(self, client: Any) -> None:
         """Log that the server may delete keys when its memory is full; one that does not say is trusted."""
-        from redis.exceptions import RedisClusterException, RedisError
-
-        with suppress(RedisError, RedisClusterException, OSError):
+        with suppress(Exception):  # the exchange has been applied: whatever the server answers, it holds
             memory = client.info("memory")
             policy = memory.get("maxmemory_policy", "noeviction")
             if memory.get("maxmemory", 0) > 0 and policy != "noeviction":
@@ -183,6 +181,7 @@ _OF_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@user_script: 
 _REMEDIES = {
     "maxmemory": "its memory is full: raise maxmemory, or shorten decision_ttl_s",
     "READONLY": "it is a replica: name the server that takes writes",
+    "ReadOnlyError": "it is a replica: name the server that takes writes",
     "MovedError": "it is a node of a cluster: begin the URL with redis+cluster:// or rediss+cluster://",
     "Cluster mode is not enabled": "it is a single server: begin the URL with redis:// or rediss://",
     "LoadingError": "it has just started, and reads its data: wait",
