@@ -354,7 +354,7 @@ def _providers(tool: object) -> str | None:
     if google is not None:
         return google
     kind = tool.get("type", "function")
-    if kind in _PLAIN_TOOLS and _TOOL_NAMES & tool.keys():
+    if (kind in _PLAIN_TOOLS and _TOOL_NAMES & tool.keys()) or (tool and tool.keys() <= set(CACHES)):
         return None
     return str(kind if "type" in tool else next(iter(tool), ""))
 

@@ -17,7 +17,7 @@ from support.chat_stub import PRICES, StubChat
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput, UnknownPrice, WiseRouterError
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits, costly_field
+from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits, costly_field, provider_tool
 from wiserouter_langchain.operations import OPERATIONS
 
 MOST = 8_192
@@ -237,6 +237,17 @@ def test_an_object_that_declares_functions_passes_and_an_unknown_one_does_not():
     assert bounded_limits({"tools": [GoogleTool(function_declarations=FUNCTIONS)]}) == (None, None)
     with pytest.raises(InvalidInput, match="object"):
         bounded_limits({"tools": [object()]})
+
+
+def test_a_cache_point_among_the_tools_is_no_tool_of_the_provider():
+    """As Bedrock has it: what stands before it is cached."""
+    tools = [{"toolSpec": {"name": "look", "inputSchema": {"json": {}}}}, {"cachePoint": {"type": "default"}}]
+    assert bounded_limits({"tools": tools}) == (None, None)
+    assert provider_tool({"tools": tools}) is None
+    with pytest.raises(InvalidInput, match="cachePoint that must be kept for 5 minutes"):
+        bounded_limits({"tools": [{"cachePoint": {"type": "default", "ttl": "1h"}}]})
+    with pytest.raises(InvalidInput, match="run and billed by the provider"):
+        bounded_limits({"tools": [{}]})
 
 
 def test_a_cached_prompt_and_answers_beside_text_are_not_bounded():
