@@ -165,6 +165,12 @@ def test_carriage_returns_alone_are_named(tmp_path):
     assert r"lines must end with a line feed, got carriage returns alone: use `tr '\r' '\n'" in str(refusal(path))
 
 
+@pytest.mark.parametrize("name", ["a\rnote", 'a ""short""\r, note'])
+def test_a_carriage_return_in_a_quoted_name_of_a_column_is_read(tmp_path, name):
+    text = HEADER.replace("\n", f',"{name}"\n') + "a,m,0.5,0.25,x\n" * 3
+    assert len(RoutingLog.read(put(tmp_path, "log.csv", text.encode())).table().prompts) == 3
+
+
 @pytest.mark.parametrize("cost", [1e10, 1e308])
 def test_a_cost_beyond_any_call_is_refused_by_its_row(tmp_path, cost):
     path = put(tmp_path, "log.csv", (HEADER + f"a,m,0.5,0.25\nb,m,0.5,{cost}\n").encode())

@@ -97,7 +97,7 @@ def check_csv(path: Path) -> None:
 
 def _check_line_ends(path: Path, header: str) -> None:
     """Refuse lines that end with a carriage return alone, as old programs of the Mac write them."""
-    if "\r" in header:
+    if "\r" in _QUOTED.sub("", header):
         command = "`tr '\\r' '\\n' < file > new`"
         raise LogError(f"lines must end with a line feed, got carriage returns alone: use {command}", file=path)
 
