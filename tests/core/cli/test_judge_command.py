@@ -220,7 +220,7 @@ def test_a_full_disk_ends_the_run_before_more_is_paid_for(folder):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 2
-    assert "No space left" in ended.stderr.splitlines()[-1]
+    assert "no space left" in ended.stderr.splitlines()[-1]
     assert int(ended.stdout) < 40
 
 
