@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from wiserouter.artifacts.save_load import load
+from wiserouter.cli.alone import alone
 from wiserouter.cli.fit import names, read_models
 from wiserouter.cli.output import out, print_json, progress, table
 from wiserouter.errors import InvalidInput
@@ -108,6 +109,8 @@ def route(
     if hard and confidence is not None:
         raise InvalidInput(f"--hard is certain: give no --confidence, got {confidence:g}", value=confidence)
     folder = BatchFolder(output)
+    go_on: Callable[[], object] = partial(_check_same, folder, prompts, budget)
+    begin = go_on
     if not folder.rounds:
         router, requests = _router(artifact, prices), _requests(prompts, max_tokens, hard=hard)
         pool = [one for one in router.pool.models if not models or one.name in (names(models) or ())]
@@ -128,10 +131,9 @@ def route(
             hard=hard,
         )
         begin = partial(BatchFolder.create, output, router, requests, terms)
-    else:
-        begin = partial(_same, folder, prompts, budget)
-    with folder.alone(), _counted("requests", quiet=as_json) as done:
-        begin()
+    output.mkdir(parents=True, exist_ok=True)
+    with _alone(folder), _counted("requests", quiet=as_json) as done:
+        (go_on if folder.rounds else begin)()  # another command may have begun it meanwhile
         made = first_round(folder, done)
     _show_round(folder, made, as_json=as_json)
 
@@ -156,7 +158,7 @@ def settle(
     if not results and not failed:
         raise InvalidInput("settle needs files of results, or --failed with the files that failed as a whole, got none")
     refused = [(name, "the file failed") for path in failed or () for name in custom_ids(path)]
-    with known.alone(), _counted("lines", quiet=as_json) as done:
+    with _alone(known), _counted("lines", quiet=as_json) as done:
         counts = settle_results(known, results or (), done)
         counts = counts.plus(fail_requests(known, refused)) if refused else counts
     if as_json:
@@ -185,7 +187,7 @@ def send(folder: Folder, url: ServiceUrl = OPENAI, as_json: AsJson = False) -> N
     ANTHROPIC_BASE_URL and GEMINI_BASE_URL. Files of providers without a key are left.
     """
     known, services = BatchFolder.known(folder), _services(url)
-    with known.alone():
+    with _alone(known):
         jobs = submit(known, services)
     if not as_json:
         for provider, n in left_files(known, services).items():
@@ -207,7 +209,7 @@ def poll(
     known, services = BatchFolder.known(folder), _services(url)
     settled: set[Path] = set()
     while True:
-        with known.alone(), _counted("lines", quiet=as_json) as done:
+        with _alone(known), _counted("lines", quiet=as_json) as done:
             jobs, results = fetch(known, services)
             settle_results(known, [path for path in results if path not in settled], done)
             fail_requests(known, refused_requests(known, jobs))
@@ -224,7 +226,7 @@ def retry(folder: Folder, as_json: AsJson = False) -> None:
     Example: wiserouter batch retry night
     """
     known = BatchFolder.known(folder)
-    with known.alone(), _counted("requests", quiet=as_json) as done:
+    with _alone(known), _counted("requests", quiet=as_json) as done:
         made = next_round(known, done)
     _show_round(known, made, as_json=as_json)
 
@@ -311,16 +313,20 @@ def _whole(value: str, name: str) -> int:
     return int(value)
 
 
-def _same(folder: BatchFolder, prompts: Path, budget: float) -> BatchFolder:
-    """Return a folder; raise `InvalidInput` if a run that was stopped had other requests or another budget."""
+def _check_same(folder: BatchFolder, prompts: Path, budget: float) -> None:
+    """Raise `InvalidInput` if a run that was stopped had other requests or another budget."""
     if folder.is_complete(1):
-        return folder
+        return
     terms, same = folder.terms, folder.requests()
     if terms.budget_usd != budget or same != _requests(prompts, terms.max_tokens, hard=terms.hard):
         raise InvalidInput(
             f"{folder.path} was begun with other requests or another budget: choose another folder", value=folder.path
         )
-    return folder
+
+
+def _alone(folder: BatchFolder) -> AbstractContextManager[None]:
+    """Wait until no other command changes the folder."""
+    return alone(folder.path / "lock", folder.path)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.cli.alone import alone
 from wiserouter.cli.judged_log import CallToJudge, judged_log
 from wiserouter.cli.output import check_writable, err, out, print_json
 from wiserouter.cli.score_file import ScoreFile
@@ -66,12 +67,13 @@ def judge(
     )
     check_writable(output)
     graded, found = function_named(ask), judged_log(log, prompt, answer, model)
-    scores = ScoreFile(output, found.key, model, prompt, answer, settings.source, ask)
-    scored = {call.id for call in found.calls if scores.has(call)}
     sample = SystematicSample(share, random.Random(seed))  # noqa: S311
     drawn = [call for call in found.calls if sample.takes(0, call.model)]
-    asked = [call for call in drawn if call.id not in scored]
-    counts = score_calls(asked, graded, settings, scores, seed)
+    with alone(output, output):
+        scores = ScoreFile(output, found.key, model, prompt, answer, settings.source, ask)
+        scored = {call.id for call in found.calls if scores.has(call)}
+        asked = [call for call in drawn if call.id not in scored]
+        counts = score_calls(asked, graded, settings, scores, seed)
     counts.offered = len(found.calls)
     before = len(drawn) - len(asked)
     if as_json:

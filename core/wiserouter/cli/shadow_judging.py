@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from wiserouter.cli.alone import alone
 from wiserouter.cli.judge import payment_of
 from wiserouter.cli.output import err
 from wiserouter.errors import LogError
@@ -72,7 +74,18 @@ def judged_figures(
     dry_run: bool,
 ) -> dict[str, Any]:
     """State the cost, judge, and return the figures of the report; with a dry run, those of the statement alone."""
-    book = VerdictFile(verdicts)
+    with nullcontext() if verdicts is None or dry_run else alone(verdicts, verdicts):
+        return _judged(judging, calls, texts, VerdictFile(verdicts), dry_run=dry_run)
+
+
+def _judged(
+    judging: ShadowJudging,
+    calls: Sequence[ObservedCall],
+    texts: Mapping[str, CallTexts],
+    book: VerdictFile,
+    *,
+    dry_run: bool,
+) -> dict[str, Any]:
     before_usd = book.spent_usd
     try:
         plan = plan_judging(judging, calls, texts, book)

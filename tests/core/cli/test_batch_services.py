@@ -1,5 +1,6 @@
 """`wiserouter batch submit` and `poll` at the services of all providers, each of which bills what it answers."""
 
+import errno
 import json
 import threading
 import time
@@ -67,7 +68,7 @@ def test_a_service_is_sent_each_file_once_and_billed_what_it_bills(begun, monkey
         assert (found["answered"], found["open_usd"], len(stub.batches)) == (40, 0.0, 2)
 
 
-def test_two_runs_at_once_send_each_file_once(begun, monkeypatch):
+def test_two_runs_at_once_send_each_file_once(begun, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     folder, _ = begun(10, 1.0, models=MODELS[:1])
     meet, keep = threading.Barrier(2), BatchStub.keep
@@ -84,6 +85,20 @@ def test_two_runs_at_once_send_each_file_once(begun, monkeypatch):
     with batch_stub() as stub, ThreadPoolExecutor(2) as both:
         list(both.map(run, [stub.url] * 2))
         assert len(stub.batches) == 1
+    assert capsys.readouterr().err.splitlines() == [f"waiting for another command that changes {folder}"]
+
+
+def test_a_folder_that_cannot_be_locked_is_used_and_said_so(begun, monkeypatch, capsys):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    folder, _ = begun(3, 1.0, models=MODELS[:1])
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with batch_stub() as stub:
+        send(folder, stub.url, as_json=True)
+        assert len(stub.batches) == 1
+    assert "cannot be locked (No locks available): run one command at a time" in capsys.readouterr().err
 
 
 def test_a_file_that_a_service_refuses_costs_nothing_and_can_be_sent_again(begun, monkeypatch):

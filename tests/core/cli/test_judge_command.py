@@ -1,5 +1,6 @@
 """`wiserouter judge`: a log of answers in, a score per line out."""
 
+import fcntl
 import json
 import signal
 import subprocess
@@ -100,6 +101,28 @@ def test_a_run_that_was_stopped_goes_on_and_pays_for_nothing_twice(folder):
     assert len({line["id"] for line in lines_of(folder / "scores.jsonl")}) == 20
     again = run("--with", "my_judges:right")
     assert (again["before"], again["judged"], again["failed"]) == (20, 0, 0)
+
+
+def test_two_runs_at_once_pay_for_each_score_once(folder):
+    (folder / "slow.py").write_text(
+        "import time\n\ndef grade(prompt, answer):\n    time.sleep(0.1)\n    return {'score': 1.0, 'cost_usd': 0.01}\n"
+    )
+    command = [sys.executable, "-m", "wiserouter.cli", "judge", "calls.parquet", "-o", "scores.jsonl"]
+    both = [subprocess.Popen([*command, "--with", "slow:grade", "--json"], stdout=subprocess.PIPE) for _ in range(2)]
+    counts = [json.loads(one.communicate(timeout=120)[0]) for one in both]
+    assert sorted((one["judged"], one["before"]) for one in counts) == [(0, 20), (20, 0)]
+    assert len(lines_of(folder / "scores.jsonl")) == 20
+
+
+def test_ctrl_c_ends_a_run_that_waits_for_another_one(folder):
+    command = [sys.executable, "-m", "wiserouter.cli", "judge", "calls.parquet", "-o", "scores.jsonl"]
+    with (folder / "scores.jsonl").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with subprocess.Popen([*command, "--with", "my_judges:right"], stderr=subprocess.PIPE, text=True) as waits:
+            assert waits.stderr.readline() == "waiting for another command that changes scores.jsonl\n"
+            waits.send_signal(signal.SIGINT)
+            waits.communicate(timeout=30)
+    assert waits.returncode == 130
 
 
 def test_a_file_that_holds_no_scores_of_this_judge_is_left_as_it_is(folder):

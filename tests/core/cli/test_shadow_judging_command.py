@@ -1,6 +1,8 @@
 """`wiserouter shadow report --judge`: would-be answers, made and judged within a budget that is stated beforehand."""
 
+import fcntl
 import json
+import threading
 
 import numpy as np
 import polars as pl
@@ -101,3 +103,10 @@ def test_mistakes_are_named(folder):
     pl.DataFrame({"prompt": ["a"], "answer": ["b"]}).write_parquet("bare.parquet")
     with pytest.raises(LogError, match="need a column of ids"):
         run("--judge", "mine:judge", "--answers", "mine:answers", "--texts", "bare.parquet", *BOUNDS)
+
+
+def test_a_run_waits_for_another_one_with_the_same_verdicts(folder):
+    held = (folder / "v.jsonl").open("ab")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    threading.Timer(1.0, held.close).start()
+    assert "waiting for another command that changes v.jsonl" in run(*OPTIONS, *BOUNDS, "--verdicts", "v.jsonl").stderr

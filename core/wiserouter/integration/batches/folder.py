@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -31,9 +30,9 @@ RESERVATION_TTL_S = 30 * 86_400.0
 DECISION_TTL_S = 365 * 86_400.0
 """How long a request can be scored."""
 
-_ERRORS, _ANSWERED, _REQUESTS, _TERMS, _ROUTER, _LEDGER, _LOCK = (
+_ERRORS, _ANSWERED, _REQUESTS, _TERMS, _ROUTER, _LEDGER = (
     *("errors.jsonl", "answered.jsonl", "requests.jsonl", "batch.json"),
-    *("router.wise", "ledger.db", "lock"),
+    *("router.wise", "ledger.db"),
 )
 
 
@@ -145,19 +144,6 @@ class BatchFolder:
     def files(self, number: int) -> Path:
         """Return the folder of the files of a round."""
         return self.path / f"round-{number}"
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until no other command changes the folder, which is made if there is none, and keep others waiting."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        if sys.platform == "win32":  # no such locks there
-            yield
-            return
-        import fcntl
-
-        with (self.path / _LOCK).open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def begin(self, number: int) -> Path:
         """Return an empty folder for the files of a round that is not complete."""
