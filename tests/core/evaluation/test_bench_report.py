@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.dataframe.group_by import GroupBy
 from typer.testing import CliRunner
 
 from support.bench_rows import rows_of
@@ -133,6 +134,18 @@ def test_a_report_marks_methods_that_overspend_and_lists_notes():
     assert "| USD | B=2 | B=4 |" in text
     assert "- `zero` is given much." in text
     assert "nan" not in text
+
+
+def test_no_text_is_averaged_since_polars_2_refuses_that(monkeypatch):
+    mean = GroupBy.mean
+
+    def strict(grouped):
+        texts = {name for name, dtype in grouped.df.schema.items() if dtype == pl.String}
+        assert texts <= set(grouped.by)
+        return mean(grouped)
+
+    monkeypatch.setattr(GroupBy, "mean", strict)
+    assert make_sections(aggregate(Results(ROWS, about())))
 
 
 def test_rows_carry_the_description_of_the_bench(tmp_path):

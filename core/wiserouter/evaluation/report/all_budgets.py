@@ -33,7 +33,7 @@ serve of all seeds and budgets together."""
 def aiq(aggregates: Aggregates) -> ReportSection:
     """Return the section with one row of figures per method."""
     head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget", "arena")
-    means = aggregates.shown.group_by("method").mean()
+    means = aggregates.shown.select("method", "regret", "regret_contexts", "off_budget").group_by("method").mean()
     joined = aggregates.comparison.by_method.join(means, on="method", how="left", maintain_order="left")
     rows = [[*_overall(row), arena_cell(aggregates, row["method"])] for row in joined.iter_rows(named=True)]
     draw = partial(_draw_aiq, aggregates) if "zero" in aggregates.about.methods else None

@@ -138,7 +138,7 @@ def _bounds(groups: Sequence[SuiteFigures], bounds: Sequence[str]) -> ReportSect
     means = {
         (row["table"], row["method"]): row["judged"]
         for figures in groups
-        for row in figures.by_budget.group_by("table", "method").mean().iter_rows(named=True)
+        for row in figures.by_budget.select("table", "method", "judged").group_by("table", "method").mean().to_dicts()
     }
     rows = [[bound, *(figure(means[name, bound]) for name in names)] for bound in bounds if (names[0], bound) in means]
     rows += [_best_row(figures, names, means) for figures in groups]
