@@ -28,7 +28,7 @@ def days_of(since: str, now_s: float) -> range:
     today, age = int(now_s // DAY_S), age_s(since)
     begins_s = start_s(since, now_s)
     if (begins_s if age is None else age) % DAY_S:
-        raise InvalidInput(f"since must name whole days, such as 30d or a date, got {since!r}", value=since)
+        raise InvalidInput(f"since must begin with a day of UTC, such as 30d or 2026-11-01, got {since!r}", value=since)
     first = int(begins_s // DAY_S) if age is None else today + 1 - int(age // DAY_S)
     if not today - MOST_DAYS < first <= today:
         raise InvalidInput(f"since must lie within the last {MOST_DAYS} days, got {since!r}", value=since)

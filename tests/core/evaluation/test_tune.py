@@ -66,6 +66,12 @@ def test_a_variant_must_name_a_method_and_a_number(name):
         open_methods([name])
 
 
+def test_the_example_of_the_error_exists():
+    with pytest.raises(InvalidInput, match=r"such as planning\.mixture\.DEVIATIONS; got"):
+        values_of(["nowhere.X"], [0.5])
+    assert values_of(["planning.mixture.DEVIATIONS"], [0.5])
+
+
 def test_the_tuned_constants_exist():
     tried = values_of(TUNED, [0.5, 2.0])
     assert all(len(values) == 3 for values in tried.values()), tried

@@ -286,6 +286,11 @@ def test_periods_that_cannot_be_read(since):
         days_of(since, 20_000.5 * DAY_S)
 
 
+def test_a_time_that_is_no_day_of_utc_is_refused_as_such():
+    with pytest.raises(InvalidInput, match="since must begin with a day of UTC"):
+        days_of("2024-10-01T00:00:00+05:00", 20_000.5 * DAY_S)
+
+
 def test_periods():
     now_s = 20_000.5 * DAY_S
     assert days_of("1d", now_s) == range(20_000, 20_001)
