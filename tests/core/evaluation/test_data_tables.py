@@ -72,7 +72,7 @@ def test_routerbench_becomes_a_table_that_the_log_reads(tmp_path):
         (changed("large", 1, -0.5), 2, "large", "must lie in [0, 1], got -0.5"),
         (changed("large", 1, None), 2, "large", "the score or cost of 'made-up.1' is missing"),
         (changed("large", 1, float("nan")), 2, "large", "is missing"),
-        (changed("large|total_cost", 4, -0.001), 5, "large|total_cost", "at least 0, got -0.001"),
+        (changed("large|total_cost", 4, -0.001), 5, "large|total_cost", "at most 1,000,000,000, got -0.001"),
         (changed("large|total_cost", 4, float("inf")), 5, "large|total_cost", "got inf"),
         (changed("large|total_cost", 4, float("nan")), 5, "large|total_cost", "is missing"),
         (changed("large|total_cost", 0, "free"), 1, "large|total_cost", "got 'free'"),
