@@ -114,7 +114,8 @@ def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
         out.print(f"Not used: {', '.join(unused[:20])}{', ...' if len(unused) > 20 else ''}", highlight=False)
     out.print()
     columns = ("model", "calls", "scores", "mean score", "costs", "mean cost", "")
-    out.print(table(f"{found.calls:,} calls that can be read", columns, _model_rows(found)))
+    title = f"{found.calls:,} calls" + (", without the cells that are refused" if found.refusals else "")
+    out.print(table(title, columns, _model_rows(found)))
     if found.failed_lines:
         out.print(f"Left out: {found.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     for one in found.refusals:

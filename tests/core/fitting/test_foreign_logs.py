@@ -183,7 +183,8 @@ def test_other_compression_is_refused(tmp_path, head):
 
 
 @pytest.mark.parametrize(
-    ("name", "sign", "decimal"), [("semicolons", ";", ","), ("semicolons", ";", "."), ("tabs", "\t", ",")]
+    ("name", "sign", "decimal"),
+    [("semicolons", ";", ","), ("semicolons", ";", "."), ("tabs", "\t", ","), ("vertical bars", "|", ".")],
 )
 def test_other_separators_are_named_and_converted_by_the_command_of_the_error(tmp_path, name, sign, decimal):
     rows = HEADER.replace(",", sign) + sign.join(["a, b", "m", f"0{decimal}5", f"0{decimal}25"]) + "\n"
@@ -194,6 +195,20 @@ def test_other_separators_are_named_and_converted_by_the_command_of_the_error(tm
     pl.read_csv(path, separator=sign, decimal_comma=True).write_csv(tmp_path / "new.csv")
     table = RoutingLog.read(tmp_path / "new.csv").table()
     assert (table.prompts, table.reward.item(), table.cost_usd.item()) == (["a, b"], 0.5, 0.25)
+
+
+def test_a_quote_that_is_never_closed_is_named_by_its_line(tmp_path):
+    rows = HEADER + "p,m,1,1\n" + '"never closed,m,1,1\n' + "p,m,1,1\n" * 3
+    error = str(refusal(put(tmp_path, "log.csv", rows.encode())))
+    assert "each quote must be closed, got one that is open from line 3 to the end: close it" in error
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "9" * 39, "-1e309"])
+def test_a_number_that_cannot_be_read_is_named_by_its_row(tmp_path, number):
+    lines = [LINE.rstrip("\n"), '{"prompt": "p", "model": "m", "reward": 1, "cost_usd": ' + number + "}"]
+    found = refusal(put(tmp_path, "log.jsonl", "\n".join(lines).encode()))
+    assert found.row == 2
+    assert "a number must be at most 1.8e308, and have at most 38 digits" in str(found)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])

@@ -351,6 +351,7 @@ def test_check_shows_the_mapping_the_models_and_what_is_refused(tmp_path):
     }  # fmt: skip
     shown = wiserouter("log", "check", path, "--scale", "1..5")
     assert "Refused, 1 rows: row 11, column 'question': text is missing" in shown
+    assert "11 calls, without the cells that are refused" in shown
     assert "Not used: note" in shown
 
 

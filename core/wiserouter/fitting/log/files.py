@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wiserouter.errors import LogError
 from wiserouter.fitting.log.cell_texts import DIGEST_OF, cell_text, digest
-from wiserouter.fitting.log.jsonl import keys_of
+from wiserouter.fitting.log.jsonl import check_numbers, keys_of
 from wiserouter.fitting.log.limits import check_columns, check_csv, marked_content, row_with_too_many_cells
 
 if TYPE_CHECKING:
@@ -163,6 +163,8 @@ def reading(path: Path | None) -> Iterator[None]:
         first = str(error).split("\n", maxsplit=1)[0][:_SHOWN_CHARS]
         if path is not None and first.startswith(_TOO_MANY_CELLS) and _is(path, _CSV):
             _refuse_cells(path, error)
+        if path is not None and "InvalidNumber" in first:
+            check_numbers(path)
         rule = "the file cannot be read" if isinstance(error, PermissionError) else "the file is damaged or malformed"
         raise LogError(f"{rule}: {first}", file=path) from error
 

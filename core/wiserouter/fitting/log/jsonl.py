@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,9 @@ from wiserouter.fitting.log.limits import check_columns, text_lines
 
 MAX_DEPTH = 100
 """Deepest nesting of a line of a jsonl; polars ends the process at some thousands."""
+
+MAX_DIGITS = 38
+"""Most digits of a whole number of a jsonl; polars reads no longer ones."""
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 _NO_BRACKET = re.compile(r"[^\[\]{}]+")
@@ -34,6 +38,19 @@ def keys_of(path: Path) -> list[str]:
         keys.update(dict.fromkeys(_object(path, row, line)))
         check_columns(path, len(keys))
     return list(keys)
+
+
+def check_numbers(path: Path) -> None:
+    """Raise `LogError` for the first number that is beyond any float, or has more digits than polars reads."""
+    filled = (line for line in text_lines(path) if line.strip())
+    for row, line in enumerate(filled, start=1):
+        found: list[str] = []
+        json.loads(line, parse_int=found.append, parse_float=found.append)
+        for text in found:
+            if (text.lstrip("-").isdigit() and len(text) > MAX_DIGITS) or math.isinf(float(text)):
+                rule = f"a number must be at most 1.8e308, and have at most {MAX_DIGITS} digits where it is whole"
+                got = text if len(text) <= MAX_DIGITS else f"{text[:20]}... of {len(text):,} characters"
+                raise LogError(f"{rule}, got {got}: correct it, or write null", file=path, row=row, value=text)
 
 
 def _depth(line: str) -> int:

@@ -36,7 +36,7 @@ MAX_UNPACKING = 200
 FREE_UNPACKED_BYTES = 2**26
 """Bytes that a compressed log may unpack to whatever its size: 64 MiB."""
 
-_SEPARATORS = {"semicolons": ";", "tabs": "\t"}
+_SEPARATORS = {"semicolons": ";", "tabs": "\t", "vertical bars": "|"}
 _BUFFER_BYTES = 2**20
 _QUOTED = re.compile(r'"[^"]*"')
 _DAMAGED = "the file is damaged or malformed"
@@ -79,7 +79,7 @@ def check_csv(path: Path) -> None:
 
     A row goes on over the next lines while a quote is open.
     """
-    n_bytes, begins, is_open = 0, 1, False
+    n_bytes, number, begins, is_open = 0, 0, 1, False
     for number, line in enumerate(text_lines(path), start=1):
         if number == 1 and len(line.encode()) > MAX_HEADER_BYTES:
             raise LogError(f"a header must have at most {MAX_HEADER_BYTES:,} bytes, got more: drop columns", file=path)
@@ -93,6 +93,9 @@ def check_csv(path: Path) -> None:
             refuse_row(path, begins)
         if not is_open:
             n_bytes, begins = 0, number + 1
+    if is_open and begins < number:  # a quote in the last line alone may be read as it is
+        rule = f"each quote must be closed, got one that is open from line {begins} to the end"
+        raise LogError(f"{rule}: close it, and write quotes within a text twice", file=path)
 
 
 def _check_line_ends(path: Path, header: str) -> None:
