@@ -58,6 +58,10 @@ class OpenAttempt:
         Whether other callbacks may change or stop it after it was bounded.
     sends : str or None
         The model that is called, as LiteLLM names it, where that may change.
+    log : weak reference or None
+        LiteLLM's log of the call, where that may change.
+    started : object
+        When LiteLLM had called a provider for the request before.
     bill : Bill or None
         What it cost, where its answer came.
     replayed : bool
@@ -74,14 +78,33 @@ class OpenAttempt:
     sent: bool = False
     may_change: bool = False
     sends: str | None = None
+    log: weakref.ref[Any] | None = None
+    started: object = None
     bill: Bill | None = None
     replayed: bool = False
     earlier: int | None = None
     watch: MarkWatch | None = None
 
+    def expect_changes(self, kwargs: Mapping[str, Any]) -> None:
+        """Note what is called with these arguments, before other callbacks may change or stop it."""
+        self.sends = kwargs.get("model")
+        log = kwargs.get("litellm_logging_obj")
+        self.log = None if log is None else weakref.ref(log)
+        self.started = self._started()
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether it was sent: where another callback let the last look miss it, LiteLLM's log says so."""
+        return self.sent or self._started() != self.started
+
+    def _started(self) -> object:
+        """Return when LiteLLM last called a provider for this request; None where it has not."""
+        log = None if self.log is None else self.log()
+        return getattr(log, "model_call_details", {}).get("api_call_start_time")
+
     def outcome(self, error: BaseException | None) -> Outcome:
         """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
-        return outcome_of(error, earlier=self.earlier) if self.sent and not self.replayed else "unbilled"
+        return outcome_of(error, earlier=self.earlier) if self.was_sent and not self.replayed else "unbilled"
 
     def settle(self, error: BaseException | None) -> None:
         """Charge it where it was answered, release it where its error proves it unbilled, and presume it otherwise."""
@@ -98,7 +121,7 @@ class OpenAttempt:
 
         A client that left, a request that was refused, and one of several deployments prove nothing against it.
         """
-        is_failure = self.sent and isinstance(error, Exception) and not refuses_request(error)
+        is_failure = self.was_sent and isinstance(error, Exception) and not refuses_request(error)
         return is_failure and self.group.registry.n_deployments(self.decision.model) < 2
 
     def error_that_followed(self) -> BaseException | None:

@@ -156,7 +156,7 @@ class Recorder(CustomLogger):
         if attempt is None or attempt.sent:
             return
         is_last = not (attempt.may_change and follows(self.registered))
-        attempt.sends = None if is_last else kwargs.get("model")
+        attempt.expect_changes({} if is_last else kwargs)
         if self._moved_to(attempt, model_info) is not None:
             await _off_the_loop(attempt.group, partial(self.confirm, model_info, kwargs, is_last=is_last))
         else:

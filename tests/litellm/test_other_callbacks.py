@@ -7,7 +7,7 @@ import litellm
 import pytest
 from litellm.integrations.custom_logger import CustomLogger
 
-from support.billing_stub import billing_stub
+from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import deployment
 from wiserouter import Budget
@@ -112,6 +112,35 @@ async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surfac
     await SURFACES[surface](llm)
     await settled(lambda: router.status().charged == 1)
     assert (router.status().released, len(stub.calls)) == (0, 1)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+async def test_a_call_that_was_sent_is_presumed_where_a_callback_takes_its_mark_out(stub, settled, surface, limit):
+    stub.behaviour = Behaviour(drops=True)
+    llm, router = attached(stub, lambda kwargs: {**kwargs, "model_info": None}, limit=limit)
+    with pytest.raises(litellm.InternalServerError):
+        await SURFACES[surface](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert stub.calls  # LiteLLM 1.106 sends one again over a new connection
+    assert (router.status().released, router.status().presumed) == (0, 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_so_it_is_where_a_callback_leaves_the_list_meanwhile(stub, settled, stream):
+    class Slow(CustomLogger):
+        async def async_pre_call_deployment_hook(self, kwargs, call_type):
+            litellm.logging_callback_manager.remove_callback_from_all_lists(leaving)  # another request may do that
+
+    stub.behaviour = Behaviour(drops=True)
+    leaving = Hook(lambda kwargs: kwargs)
+    litellm.callbacks.append(leaving)
+    llm, router = attached(stub, lambda kwargs: kwargs)
+    litellm.callbacks[-1] = Slow()
+    with pytest.raises(litellm.InternalServerError):
+        await SURFACES["chat"](llm, stream=stream)
+    await settled(lambda: router.status().in_flight == 0)
+    assert (len(stub.calls), router.status().released, router.status().presumed) == (1, 0, 1)
 
 
 async def test_detach_takes_the_last_look_out(stub):
