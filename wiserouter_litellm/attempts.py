@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiserouter import Decision
 from wiserouter.integration import refuses_request
+from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class OpenAttempt:
 
     def expect_changes(self, kwargs: Mapping[str, Any]) -> None:
         """Note what is called with these arguments, before other callbacks may change or stop it."""
-        self.sends = kwargs.get("model")
+        self.sends = metadata_of(kwargs).get("deployment") or kwargs.get("model")
         log = kwargs.get("litellm_logging_obj")
         self.log = None if log is None else weakref.ref(log)
         self.started = self._started()

@@ -88,8 +88,9 @@ async def test_a_change_that_the_budget_bears_is_sent_and_charged(stub, settled)
     assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
 
 
-async def test_another_model_is_refused_after_the_budget_has_chosen_one(stub, settled):
-    llm, router = attached(stub, lambda kwargs: {**kwargs, "model": "openai/other"})
+@ORDERS
+async def test_another_model_is_refused_after_the_budget_has_chosen_one(stub, settled, order):
+    llm, router = attached(stub, lambda kwargs: {**kwargs, "model": "openai/other"}, order)
     with pytest.raises(litellm.BadRequestError, match=r"a callback replaced the model .* in async_pre_call_hook"):
         await SURFACES["chat"](llm)
     await settled(lambda: router.status().released == 1)
