@@ -22,6 +22,7 @@ from wiserouter_litellm.deployments import Candidate, DeploymentInfo
 from wiserouter_litellm.direct_calls import direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.parameters import ANSWERS
 from wiserouter_litellm.request import request_of
 
 
@@ -112,6 +113,8 @@ def decided_on_change(
     request = request_of(messages_of(kwargs), kwargs, call.surface, reads_question=False)
     if request is None:
         raise uncountable(group.name)
+    if any(kwargs.get(name) for name in ANSWERS[call.surface]):  # the request has those of its deployment
+        info = info._replace(defaults=info.defaults._replace(answers=1))
     candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
     bounds = bounds_of(group.name, request, [candidate], group.cap_output_tokens, exact=True, hard=True)
     worst_usd = (bounds.worst_usd or {}).get(info.model, math.inf)

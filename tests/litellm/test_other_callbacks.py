@@ -53,10 +53,10 @@ def stub():
         yield stub
 
 
-def attached(stub, change, order="after ours", limit="hard", amount_usd=10.0):
+def attached(stub, change, order="after ours", limit="hard", amount_usd=10.0, **params):
     """Return a LiteLLM router with a callback that was added before or after ours, and the group's router."""
     llm, router = (
-        llms(*[deployment(name, url=stub.url) for name in ("small", "large")], disable_cooldowns=True),
+        llms(*[deployment(name, url=stub.url, **params) for name in ("small", "large")], disable_cooldowns=True),
         fitted(),
     )
     hook = Hook(change)
@@ -108,8 +108,9 @@ async def test_a_call_that_another_callback_stops_is_released(stub, settled, sur
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surface):
-    llm, router = attached(stub, lambda kwargs: kwargs)
+@pytest.mark.parametrize("params", [{}, {"n": 3}, {"max_tokens": 30}], ids=str)
+async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surface, params):
+    llm, router = attached(stub, lambda kwargs: kwargs, **params)
     await SURFACES[surface](llm)
     await settled(lambda: router.status().charged == 1)
     assert (router.status().released, len(stub.calls)) == (0, 1)
