@@ -54,15 +54,18 @@ class LastLook(CustomLogger):
 def keep_last(first: CustomLogger) -> bool:
     """Keep a last look behind all callbacks that may change a call; return True if there is any.
 
-    LiteLLM may be going through the present list, so that one is left as it is.
+    LiteLLM may be going through the present list, so nothing is taken out of it. The last look stays one object, since
+    LiteLLM copies callbacks to its lists of events.
     """
     callbacks = litellm.callbacks
     places = [place for place, one in enumerate(callbacks) if one is not first and _changes_calls(one)]
     if not places:
         return False
-    if not any(isinstance(one, LastLook) and one.first is first for one in callbacks[places[-1] + 1 :]):
-        others = [one for one in callbacks if not (isinstance(one, LastLook) and one.first is first)]
-        litellm.callbacks = [*others, LastLook(first)]
+    last = next((one for one in callbacks if isinstance(one, LastLook) and one.first is first), None)
+    if last is None:
+        callbacks.append(LastLook(first))
+    elif last not in callbacks[places[-1] + 1 :]:
+        litellm.callbacks = [*(one for one in callbacks if one is not last), last]
     return True
 
 

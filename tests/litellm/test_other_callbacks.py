@@ -153,6 +153,19 @@ async def test_detach_takes_the_last_look_out(stub):
     assert not [one for one in litellm.callbacks if isinstance(one, LastLook)]
 
 
+async def test_the_last_look_stays_one_object_behind_callbacks_that_are_added(stub):
+    llm, _ = attached(stub, lambda kwargs: kwargs)
+    for n in range(3):
+        litellm.callbacks.append(hook := Hook(lambda kwargs: kwargs))
+        hook.number = n  # LiteLLM takes one of several equals for its lists of events
+        await SURFACES["chat"](llm)
+    assert isinstance(litellm.callbacks[-1], LastLook)
+    assert [one for one in litellm.input_callback if isinstance(one, LastLook)] == [litellm.callbacks[-1]]
+    detach(llm)
+    events = (litellm.success_callback, litellm._async_success_callback, litellm._async_failure_callback)
+    assert not [one for each in events for one in each if isinstance(one, LastLook)]
+
+
 @pytest.mark.parametrize("surface", ["chat", "text", "responses"])
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 async def test_an_answer_that_litellm_does_not_report_is_charged(stub, settled, monkeypatch, surface, limit):
