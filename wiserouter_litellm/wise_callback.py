@@ -124,6 +124,7 @@ class WiseCallback(Recorder):
             self.note_group(group, kwargs, metadata, [deployment])
             return with_selected(kwargs, metadata, self.unrouted(group, [deployment], kwargs)[0])
         selected = with_selected(kwargs, metadata, self.record(group, selection, kwargs, metadata)[0])
+        self.attempts[selection.decision.id].may_change = keep_last(self.registered)
         await self.aconfirm(selected["model_info"], selected)
         return selected
 

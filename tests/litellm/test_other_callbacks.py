@@ -80,6 +80,16 @@ async def test_a_hard_budget_bears_what_another_callback_makes_of_a_call(stub, s
     assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
 
 
+@ORDERS
+async def test_so_it_bears_a_change_of_a_call_to_one_deployment(stub, settled, order):
+    llm, router = attached(stub, CHANGES["limit"], order, amount_usd=AMOUNT_USD)
+    for _ in range(4):
+        with contextlib.suppress(BudgetRefused):
+            await llm.acompletion(model=llm.model_list[1]["model_info"]["id"], messages=HI, max_tokens=20)
+    await settled(lambda: router.status().in_flight == 0)
+    assert stub.ledger_usd <= AMOUNT_USD
+
+
 async def test_a_change_that_the_budget_bears_is_sent_and_charged(stub, settled):
     llm, router = attached(stub, CHANGES["limit"])
     await SURFACES["chat"](llm)
