@@ -14,6 +14,7 @@ from wiserouter_litellm.attempts import OpenAttempt
 from wiserouter_litellm.billing import read_answer
 from wiserouter_litellm.cached_answers import is_replay
 from wiserouter_litellm.events import info_of
+from wiserouter_litellm.surcharges import provider_of
 
 
 def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], response: object) -> Bill | None:
@@ -35,8 +36,9 @@ def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], respon
         return None
     hidden = getattr(response, "_hidden_params", None)
     reported = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
+    event = {**request_data, "custom_llm_provider": provider_of(request_data), "response_cost": reported}
     try:
-        bill, _ = read_answer({**request_data, "response_cost": reported}, response, info, hard=True)
+        bill, _ = read_answer(event, response, info, hard=True)
     except ValueError:
         return None
     return None if bill is None or bill.estimated else bill

@@ -186,3 +186,15 @@ async def test_an_answer_that_litellm_does_not_report_is_charged(stub, settled, 
     await settled(lambda: router.status().in_flight == 0)
     assert (router.status().charged, router.status().presumed) == (1, 0)
     assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+@pytest.mark.parametrize("setting", ["cost_margin_config", "cost_discount_config"])
+async def test_so_it_is_with_the_margin_and_the_discount_of_litellm(stub, settled, monkeypatch, setting):
+    monkeypatch.setattr(attempts, "GRACE_S", 0.05)
+    monkeypatch.setattr(litellm, setting, {"openai": 0.25})
+    llm, router = attached(stub, lambda kwargs: kwargs)
+    reported_usd = (await SURFACES["chat"](llm, **{"no-log": True}))._hidden_params["response_cost"]
+    gc.collect()
+    await settled(lambda: router.status().in_flight == 0)
+    assert router.status().spent_usd == pytest.approx(reported_usd)
+    assert reported_usd != pytest.approx(stub.ledger_usd)
