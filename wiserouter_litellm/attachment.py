@@ -29,6 +29,7 @@ from wiserouter_litellm.wise_callback import WiseCallback
 _ATTACHED = "_wiserouter_callback"
 _SYNC = "get_available_deployment"
 _CALL = "async_function_with_fallbacks"
+_CHECK = "routing_strategy_pre_call_checks"
 
 
 def attach(
@@ -155,6 +156,7 @@ def attach(
         setattr(litellm_router, _ATTACHED, callback)
         setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
         setattr(litellm_router, _CALL, _ending(callback, getattr(litellm_router, _CALL)))
+        callback.watch_checks()
         move_before_pins(callback.registered)
     opened.registry.is_served = ownership(litellm_router)
     callback.groups[group] = opened
@@ -168,6 +170,7 @@ def detach(litellm_router: Router) -> None:
         return
     delattr(litellm_router, _ATTACHED)
     delattr(litellm_router, _SYNC)
+    delattr(litellm_router, _CHECK)
     delattr(litellm_router, _CALL)
     unregister(callback)
 
@@ -206,6 +209,27 @@ class AttachedCallback(WiseCallback):
     def hands_out(self, deployment: Deployment) -> bool:
         """Return True if a deployment is the very one of this router."""
         return hands_out(self._router, deployment)
+
+    def watch_checks(self) -> None:
+        """Have the calls released that LiteLLM's limits of a deployment refuse on the synchronous path.
+
+        They are checked after the last step that a callback sees on that path.
+        """
+        check = getattr(self._router, _CHECK)
+
+        @wraps(check)
+        def checking(deployment: Deployment) -> None:
+            try:
+                check(deployment=deployment)
+            except Exception:
+                attempt = self._attempt_of(deployment.get("model_info"))
+                if attempt is not None and attempt.decision.id in self.attempts:
+                    del self.attempts[attempt.decision.id]
+                    attempt.sent = False
+                    attempt.settle(None)
+                raise
+
+        setattr(self._router, _CHECK, checking)
 
     async def aend_unsent(self, kwargs: Mapping[str, Any]) -> None:
         """Release the attempt of a call that failed before it was sent, such as by a filter or a limit of LiteLLM's.

@@ -117,6 +117,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         self.callback.groups[group] = opened
         self._select_sync = selecting(litellm_router, self.callback, sync_select)
         register(self.callback)
+        self.callback.watch_checks()
 
     def install(self) -> None:
         """Set the strategy on its router, by the name that this version of LiteLLM has for it."""

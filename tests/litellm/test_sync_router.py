@@ -85,6 +85,23 @@ def test_a_sync_call_that_every_model_refuses_gives_everything_back():
 
 
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_sync_call_that_the_limits_of_its_deployment_refuse_gives_everything_back(provider, door, limit):
+    rows = [deployment(name, rpm=1) for name in ("small", "large")]
+    router, router_ = fitted(), llms(*rows, optional_pre_call_checks=["enforce_model_rate_limits"], num_retries=1)
+    DOORS[door](router_, router, Budget(10.0, 100, limit=limit))
+    refused = 0
+    for _ in range(6):
+        try:
+            router_.completion(model="wise", messages=HI)
+        except litellm.RateLimitError:
+            refused += 1
+    assert refused
+    wait(lambda: router.status().charged == 6 - refused)
+    assert (router.status().in_flight, router.status().reserved_usd) == (0, 0.0)
+
+
+@pytest.mark.parametrize("door", DOORS)
 def test_an_exhausted_budget_is_refused(provider, door):
     router, router_ = fitted(), llms()
     DOORS[door](router_, router, Budget(0.0, 10, limit="hard"))
