@@ -157,6 +157,20 @@ def _retries(value: object) -> BrokenRule | None:
     return BrokenRule("", f"must be 0, got {value!r:.20}: nothing is reserved for retries there, use num_retries")
 
 
+def _priority(value: object) -> BrokenRule | None:
+    """Return the rule that a place in LiteLLM's queue breaks: LiteLLM sends others on to the provider."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return None
+    return BrokenRule("", f"must be a whole number from 1, got {value!r:.20}")
+
+
+def _object_of_litellm(value: object) -> BrokenRule | None:
+    """Return the rule that a value of JSON breaks where LiteLLM keeps an object of its own."""
+    if isinstance(value, str | int | float | list | dict):
+        return BrokenRule("", "is set by LiteLLM itself: leave it out")
+    return None
+
+
 def _first_other(value: object, allowed: frozenset[str], rule: str) -> BrokenRule | None:
     """Return the rule that the first key of an object breaks which is not allowed."""
     if not isinstance(value, Mapping):
@@ -168,7 +182,10 @@ def _first_other(value: object, allowed: frozenset[str], rule: str) -> BrokenRul
 CHECKS: Mapping[str, Check] = {
     "additional_drop_params": _dropped,
     "background": _only(False),
+    "client": _object_of_litellm,
+    "complete_response": _only(False),
     "context_management": _context_management,
+    "deployment": _object_of_litellm,
     "extra_body": _extra_body,
     "extra_headers": _extra_headers,
     "headers": _headers,
@@ -177,11 +194,13 @@ CHECKS: Mapping[str, Check] = {
     "max_retries": _retries,
     "modalities": _modalities,
     "output_config": _keys_of("effort", "format", "task_budget"),
+    "priority": _priority,
     "reasoning": _reasoning,
     "service_tier": _service_tier,
     "speed": _only("standard"),
     "stream_options": _keys_of("include_usage", "include_obfuscation"),
     "thinking": _keys_of("type", "budget_tokens", "display"),
     "tools": broken_tool_rule,
+    "user_api_key_auth": _object_of_litellm,
 }
 """The check of each parameter whose value matters; null is never checked."""

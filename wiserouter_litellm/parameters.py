@@ -111,7 +111,7 @@ _ROUTER_KEYS = frozenset(
         *("context_window_fallbacks", "content_policy_fallbacks", "model_group_retry_policy", "attempted_targets"),
         *("router_settings_override", "session_id", "trace_id", "user_id", "user_api_key_auth", "original_model_group"),
         *("mock_testing_fallbacks", "mock_testing_context_fallbacks", "mock_testing_content_policy_fallbacks"),
-        *("mock_testing_rate_limit_error", "mock_delay", "mock_tool_calls", "client_disconnected", "deployment"),
+        *("mock_testing_rate_limit_error", "mock_delay", "mock_tool_calls", "deployment"),
         *("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids"),
         *("_encrypted_content_affinity_pinned", "_mid_stream_fallback_controls"),
     }
@@ -151,7 +151,7 @@ def broken_parameter(surface: str, kwargs: Mapping[str, Any]) -> tuple[str, str]
 def broken_default(params: Mapping[str, Any]) -> str | None:
     """Return the parameter in a deployment's own `litellm_params` that nothing bounds; None if there is none."""
     for name, value in params.items():
-        if value is None or value is False or name in {"max_retries", "headers", "extra_headers"}:
+        if value is None or value is False or name in {"max_retries", "headers", "extra_headers", "priority"}:
             continue
         if name in SENT_REFUSED:
             return name

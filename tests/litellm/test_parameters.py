@@ -86,6 +86,20 @@ def test_prices_and_unknown_names_are_refused(surface, name):
     assert broken_parameter(surface, {name: 1})[0] == name
 
 
+SENT_ON = [("deployment", "x"), ("user_api_key_auth", "x"), ("client_disconnected", True)]
+NOT_UNDERSTOOD = [("client", "x"), ("complete_response", True), ("priority", "x"), ("priority", 0), ("priority", True)]
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize(("name", "value"), [*SENT_ON, *NOT_UNDERSTOOD])
+def test_values_that_litellm_sends_on_or_does_not_understand_are_refused(surface, name, value):
+    assert broken_parameter(surface, {name: value})[0] == name
+
+
+def test_a_place_in_the_queue_of_litellm_passes():
+    assert broken_parameter("chat", {"priority": 3}) is None
+
+
 @pytest.mark.parametrize("name", sorted({**SENT_REFUSED, **OWN_REFUSED}))
 def test_null_is_always_allowed(name):
     for surface in SURFACES:
