@@ -22,7 +22,7 @@ from wiserouter_litellm.deployments import Candidate, DeploymentInfo
 from wiserouter_litellm.direct_calls import direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.parameters import ANSWERS
+from wiserouter_litellm.parameters import ANSWERS, CHAT, broken_default
 from wiserouter_litellm.request import request_of
 
 
@@ -113,6 +113,7 @@ def decided_on_change(
             llm_provider="wiserouter",
         )
     call = direct_call(call_type, kwargs)
+    refuse_added(group.name, call.surface, kwargs)
     request = request_of(messages_of(kwargs), kwargs, call.surface, reads_question=False)
     if request is None:
         raise uncountable(group.name)
@@ -124,6 +125,27 @@ def decided_on_change(
     if worst_usd <= attempt.decision.reserved_usd * (1.0 + 1e-9):
         return None
     return decided_again(group, attempt.decision, info.model, {info.model: worst_usd})
+
+
+def refuse_added(group: str, surface: str, kwargs: Mapping[str, Any]) -> None:
+    """Refuse a call that a callback has given a parameter with a cost that nothing bounds.
+
+    The request and the deployment have none, or the call would not have come so far.
+
+    Raises
+    ------
+    litellm.BadRequestError
+        If it has one.
+    """
+    is_prompt = surface == CHAT and "messages" not in kwargs  # that of a text completion, not a stored one
+    name = broken_default({name: value for name, value in kwargs.items() if not (is_prompt and name == "prompt")})
+    if name is not None:
+        raise BadRequestError(
+            f"group {group!r}: a callback added {name} after the call was bounded; nothing bounds its cost, and the "
+            "budget is hard: leave it out",
+            model=group,
+            llm_provider="wiserouter",
+        )
 
 
 def decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mapping[str, float]) -> Decision:

@@ -107,6 +107,20 @@ async def test_another_model_is_refused_after_the_budget_has_chosen_one(stub, se
     assert (stub.calls, router.status().spent_usd) == ([], 0.0)
 
 
+ADDED = {"tools": [{"type": "web_search"}], "web_search_options": {}, "extra_body": {"plugins": ["web"]}}
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("surface", SURFACES)
+@ORDERS
+async def test_a_parameter_with_a_fee_is_refused_after_the_call_was_bounded(stub, settled, name, surface, order):
+    llm, router = attached(stub, lambda kwargs: {**kwargs, name: ADDED[name]}, order)
+    with pytest.raises(litellm.BadRequestError, match=rf"a callback added {name}"):
+        await SURFACES[surface](llm)
+    await settled(lambda: router.status().released == 1)
+    assert (stub.calls, router.status().spent_usd) == ([], 0.0)
+
+
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 async def test_a_call_that_another_callback_stops_is_released(stub, settled, surface, limit):
