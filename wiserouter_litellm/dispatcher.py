@@ -17,7 +17,7 @@ from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.events import answering, attempted
 from wiserouter_litellm.group import DECISION_KEY
 from wiserouter_litellm.json_objects import MAPPING
-from wiserouter_litellm.last_look import drop_last
+from wiserouter_litellm.last_look import drop_last, sparing
 from wiserouter_litellm.other_surfaces import UNROUTED_KEY
 from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.wise_callback import WiseCallback
@@ -56,14 +56,16 @@ class Dispatcher(CustomLogger):
             model, healthy_deployments, messages, request_kwargs, parent_otel_span
         )
 
+    @sparing
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Return the arguments of a call that is sent, as the recorders change them."""
         info = kwargs.get("model_info")
         if isinstance(info, MAPPING) and DECISION_KEY in info:  # one of them has reserved it
-            if recorder := self._of(info):
-                await recorder.aconfirm(info, kwargs)
-            return kwargs
-        for recorder in list(self._recorders.values()):
+            recorder = self._of(info)
+            recorders = [] if recorder is None else [recorder]
+        else:
+            recorders = list(self._recorders.values())
+        for recorder in recorders:
             changed = await recorder.async_pre_call_deployment_hook(kwargs, call_type)
             if changed is not None:
                 return changed

@@ -7,8 +7,9 @@ more of ours is kept at the end of the list.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
 
 import litellm
 from litellm.exceptions import BadRequestError
@@ -25,12 +26,34 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.parameters import ANSWERS, CHAT, broken_default
 from wiserouter_litellm.request import request_of
 
+Hook = TypeVar("Hook", bound=Callable[..., Awaitable[Any]])
+
 
 class LooksAgain(Protocol):
     """A callback that looks at calls once more."""
 
     async def alook_again(self, kwargs: Mapping[str, Any], call_type: Any) -> None:
         """Look at a call that is about to be sent."""
+
+
+def sparing(hook: Hook) -> Hook:
+    """Return a hook before a call whose refusals put no deployment into LiteLLM's cooldown.
+
+    LiteLLM takes any error of a call that it has selected a deployment for as a failure of that one, and would keep it
+    from all other callers.
+    """
+
+    @wraps(hook)
+    async def sparing_hook(self: Any, kwargs: dict[str, Any], call_type: Any) -> Any:
+        try:
+            return await hook(self, kwargs, call_type)
+        except Exception:
+            info = kwargs.get("model_info")
+            if isinstance(info, dict):  # the copy of this call
+                info["cooldown_time"] = 0.0
+            raise
+
+    return cast("Hook", sparing_hook)
 
 
 class LastLook(CustomLogger):
@@ -46,6 +69,7 @@ class LastLook(CustomLogger):
         super().__init__()
         self.first = first
 
+    @sparing
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
         """Look at a call as the other callbacks have left it."""
         await cast("LooksAgain", self.first).alook_again(kwargs, call_type)

@@ -18,7 +18,7 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRe
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.header_text import in_header
-from wiserouter_litellm.last_look import keep_last
+from wiserouter_litellm.last_look import keep_last, sparing
 from wiserouter_litellm.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
@@ -93,13 +93,11 @@ class WiseCallback(Recorder):
         self.note_group(group, kwargs, metadata, filtered.able)
         return self.unrouted(group, filtered.able, kwargs)
 
+    @sparing
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Note that a call is sent; reserve one to the id of a deployment, for which LiteLLM selected none.
 
-        Raises
-        ------
-        FallbackRefused, BudgetRefused, BudgetUncertain, litellm.BadRequestError
-            As a selection does.
+        It raises what a selection raises.
         """
         info = kwargs.get("model_info")
         if isinstance(info, Mapping) and DECISION_KEY in info:

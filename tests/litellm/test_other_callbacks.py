@@ -1,5 +1,6 @@
 """Callbacks of others beside ours: those that change or stop a call after it was bounded, and blocked answers."""
 
+import asyncio
 import contextlib
 import gc
 
@@ -53,10 +54,13 @@ def stub():
         yield stub
 
 
-def attached(stub, change, order="after ours", limit="hard", amount_usd=10.0, **params):
+def attached(stub, change, order="after ours", limit="hard", amount_usd=10.0, settings=None, **params):
     """Return a LiteLLM router with a callback that was added before or after ours, and the group's router."""
     llm, router = (
-        llms(*[deployment(name, url=stub.url, **params) for name in ("small", "large")], disable_cooldowns=True),
+        llms(
+            *[deployment(name, url=stub.url, **params) for name in ("small", "large")],
+            **{"disable_cooldowns": True, **(settings or {})},
+        ),
         fitted(),
     )
     hook = Hook(change)
@@ -105,6 +109,22 @@ async def test_another_model_is_refused_after_the_budget_has_chosen_one(stub, se
         await SURFACES["chat"](llm)
     await settled(lambda: router.status().released == 1)
     assert (stub.calls, router.status().spent_usd) == ([], 0.0)
+
+
+async def test_a_refusal_keeps_no_deployment_from_other_callers(stub, settled):
+    changes = iter([CHANGES["limit"], CHANGES["limit"]])
+
+    def change(kwargs):
+        return next(changes, dict)(kwargs)
+
+    llm, router = attached(stub, change, amount_usd=0.001, settings={"disable_cooldowns": False, "allowed_fails": 0})
+    for _ in range(2):
+        with pytest.raises(BudgetRefused):
+            await SURFACES["chat"](llm)
+        await asyncio.sleep(0.2)  # LiteLLM notes failures in a task of its own
+    await SURFACES["chat"](llm)
+    await settled(lambda: router.status().charged == 1)
+    assert (router.status().released, len(stub.calls)) == (2, 1)
 
 
 ADDED = {"tools": [{"type": "web_search"}], "web_search_options": {}, "extra_body": {"plugins": ["web"]}}
