@@ -63,6 +63,8 @@ class OpenAttempt:
         LiteLLM's log of the call, where that may change.
     started : object
         When LiteLLM had called a provider for the request before.
+    answered : bool
+        Whether its whole answer came.
     bill : Bill or None
         What it cost, where its answer came.
     replayed : bool
@@ -81,6 +83,7 @@ class OpenAttempt:
     sends: str | None = None
     log: weakref.ref[Any] | None = None
     started: object = None
+    answered: bool = False
     bill: Bill | None = None
     replayed: bool = False
     earlier: int | None = None

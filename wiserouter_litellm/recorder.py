@@ -95,7 +95,7 @@ class Recorder(CustomLogger):
         """Keep the bill of an answer, for the case that LiteLLM does not report it, such as one that is blocked."""
         attempt = self._attempt_of(request_data.get("model_info"))
         if attempt is not None:
-            attempt.bill = bill_of_answer(attempt, request_data, response)
+            attempt.answered, attempt.bill = True, bill_of_answer(attempt, request_data, response)
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""

@@ -17,6 +17,9 @@ _KEYS = frozenset(
     }
 )
 
+RUN_BY_LITELLM = "litellm_web_search"
+"""The name of the tool that LiteLLM's web search interception runs itself."""
+
 
 class BrokenRule(NamedTuple):
     """A rule that a parameter breaks, and the place within the parameter, such as "[0].type"."""
@@ -61,8 +64,15 @@ def _broken_rule(tool: object) -> BrokenRule | None:
     kind = _kind(tool)
     if kind not in {"function", "custom"} and not kind.startswith(CLIENT_TOOLS):
         return BrokenRule(".type", f"{kind!r:.40} may be run by the provider, with fees and turns that nothing bounds")
+    if _name(tool) == RUN_BY_LITELLM:
+        return BrokenRule(".name", "is that of a tool that LiteLLM may run, with further calls that nothing bounds")
     other = next((str(key) for key in tool if key not in _KEYS), None)
     return None if other is None else BrokenRule(f".{other:.40}", "is not known to belong to a tool of the caller")
+
+
+def _name(tool: Mapping[str, object]) -> object:
+    function = tool.get("function")
+    return function.get("name") if isinstance(function, Mapping) else tool.get("name")
 
 
 def _kind(tool: Mapping[str, object]) -> str:

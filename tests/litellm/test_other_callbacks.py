@@ -232,3 +232,36 @@ async def test_so_it_is_with_the_margin_and_the_discount_of_litellm(stub, settle
     await settled(lambda: router.status().in_flight == 0)
     assert router.status().spent_usd == pytest.approx(reported_usd)
     assert reported_usd != pytest.approx(stub.ledger_usd)
+
+
+class OneMoreTurn(CustomLogger):
+    """Sends a call once more after its answer, as LiteLLM does with the results of tools that it has run."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_begun = False
+
+    async def async_post_call_success_deployment_hook(self, request_data, response, call_type):
+        if not self.has_begun:
+            self.has_begun = True
+            same = {name: value for name, value in request_data.items() if not name.startswith("litellm_")}
+            await litellm.acompletion(**same)
+
+
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+async def test_a_further_call_that_litellm_makes_itself_is_reserved_and_charged(stub, settled, limit):
+    llm, router = attached(stub, lambda kwargs: kwargs, limit=limit)
+    litellm.callbacks.append(OneMoreTurn())
+    await SURFACES["chat"](llm)
+    await settled(lambda: router.status().charged == 2)
+    assert (len(stub.calls), router.status().in_flight) == (2, 0)
+    assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+async def test_a_hard_budget_bears_the_further_calls(stub, settled):
+    llm, router = attached(stub, lambda kwargs: kwargs, amount_usd=0.0001)
+    litellm.callbacks.append(OneMoreTurn())
+    with contextlib.suppress(BudgetRefused):
+        await SURFACES["chat"](llm)
+    await settled(lambda: router.status().charged == 1)
+    assert (len(stub.calls), router.status().in_flight) == (1, 0)

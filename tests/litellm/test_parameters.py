@@ -96,6 +96,11 @@ def test_values_that_litellm_sends_on_or_does_not_understand_are_refused(surface
     assert broken_parameter(surface, {name: value})[0] == name
 
 
+@pytest.mark.parametrize("tool", [{"function": {"name": "litellm_web_search"}}, {"name": "litellm_web_search"}])
+def test_a_tool_that_litellm_runs_is_refused(tool):
+    assert broken_parameter("chat", {"tools": [{"type": "function", **tool}]})[0] == "tools[0].name"
+
+
 def test_a_place_in_the_queue_of_litellm_passes():
     assert broken_parameter("chat", {"priority": 3}) is None
 
