@@ -321,7 +321,7 @@ class ModelEngine:
                 self.finish(call, event.to, event.cost_usd, event.model)
         return call.results[key]
 
-    def finish(self, call: Call, to: str, cost_usd: float | None, model: int | None):
+    def finish(self, call: Call, to: str, cost_usd: float | None, model: str | None):
         call.state, call.forget_s = to, self.now_s + self.decision_ttl_s
         worst = self.is_hard(call.reserve.windows) or any(one.cap.hard for one in call.caps)
         for one in call.caps:

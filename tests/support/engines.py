@@ -94,7 +94,7 @@ def committed_usd(engine: Engine, *scopes: str) -> list[float]:
     return [round(accounts[scope].committed_usd, 9) for scope in scopes]
 
 
-def charge(name: str, cost_usd: float, token: str | None = None, model: int | None = None) -> Settle:
+def charge(name: str, cost_usd: float, token: str | None = None, model: str | None = None) -> Settle:
     return Settle(name, "charged", token or f"charge {name}", cost_usd, model)
 
 

@@ -79,6 +79,8 @@ class Conversation(NamedTuple):
         The times of its first and its last call.
     contexts_version : int
         The version of the contexts that `context` is one of.
+    contexts : str
+        The name of these contexts, which workers with others do not have.
     version : int
         Version of the kept state; 0 where it was never kept.
 
@@ -114,6 +116,7 @@ class Conversation(NamedTuple):
     started_s: float = 0.0
     used_s: float = 0.0
     contexts_version: int = 0
+    contexts: str = ""
     version: int = 0
 
     @property
@@ -167,11 +170,11 @@ class Conversation(NamedTuple):
         key, scope, unit, _, first, failed, _, decision_id, price, reward, calls, spent, estimate, _, *rest = self
         if chosen is not None:
             decision_id, price, reward = chosen
-        prompt, warm, missed, sent, read, parent, started_s, _, fitted, version = rest
+        prompt, warm, missed, sent, read, parent, started_s, _, *fitted, version = rest
         used_s = max(self.used_s, at_s)
         about = (key, scope, unit, model, first or model, failed, context, decision_id, price, reward, calls + 1)
         amounts = (spent, estimate, rest_usd, prompt, warm, missed, sent, read)
-        fields = (*about, *amounts, parent, started_s, used_s, fitted, version)
+        fields = (*about, *amounts, parent, started_s, used_s, *fitted, version)
         return tuple.__new__(Conversation, fields)  # in two thirds of the time of `_replace`
 
     def next_version(self) -> Conversation:

@@ -173,6 +173,11 @@ class Pool:
         except KeyError:
             raise UnknownModel(name, self.names) from None
 
+    def check_known(self, name: str | None) -> None:
+        """Raise `UnknownModel` if a model is named, and there is none of this name."""
+        if name is not None:
+            self.index(name)
+
     def _indices(self, names: Iterable[str]) -> set[int]:
         try:
             return set(map(self.positions.__getitem__, names))

@@ -59,10 +59,10 @@ def checked_rates(rates: Rates, models: Iterable[Model]) -> dict[str, dict[str, 
     return {name: {check_resource(key): one for key, one in row.items()} for name, row in rates.items()}
 
 
-def uses_of(rates: Rates, model: Model, usage: Usage | None) -> dict[str, float]:
+def uses_of(rates: Rates, model: Model | None, usage: Usage | None) -> dict[str, float]:
     """Return the uses of a call by the rates of its family and of its model, which come first.
 
-    Nothing is known of a call whose tokens are unknown, as of an answer from a cache.
+    Nothing is known of a call whose tokens are unknown, as of an answer from a cache, or whose model is.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def uses_of(rates: Rates, model: Model, usage: Usage | None) -> dict[str, float]
     >>> uses_of(rates, Model("gpt-5", params={"reasoning_effort": "low"}), Usage(10, 100))
     {'energy_wh': 0.2}
     """
-    if usage is None or not rates:
+    if model is None or usage is None or not rates:
         return {}
     return {name: rate.of(usage) for name, rate in rates_of_model(rates, model).items()}
 

@@ -180,6 +180,7 @@ class RouterBatches(RouterSignals):
         reader.checked_context(decision.context)
         record = Record(decision, self.pool.index(decision.model), "actual")
         record.contexts_version = reader.version
+        record.contexts = self._learner.context_names.of(reader.version)
         if self._knows(decision.id):
             return
         self._store.reserve(record)

@@ -31,6 +31,7 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.routing.conversation_figures import ConversationCounts
 from wiserouter.routing.conversation_terms import ConversationTerms
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.own_records import own_record, teaches
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.shared.call_sync import CallSync
 from wiserouter.types import NO_CONTEXT, Decision, FloatArray
@@ -173,7 +174,7 @@ class ConversationCalls:
         owner = self._owner(record, after) if self._is_run else None
         with self._lock:
             self._follow()
-            if usage is not None and record.model < len(self._learner.pool):
+            if usage is not None and record.model != SKIP:
                 self.counts.charged(state, self._learner.pool, record.model, cost_usd, usage, after.missed_usd)
                 self.estimates.learn(state, decision.context, record.model, usage, decision.decided_at)
             if owner is not None:
@@ -281,9 +282,8 @@ class ConversationCalls:
         plan = self._learner.policy.plan
         if plan is None or context == NO_CONTEXT:
             return holder
-        estimates = self.estimates
+        estimates, models = self.estimates, range(len(self._learner.pool))
         reward = np.minimum(plan.reward[context], plan.reward[context, holder])
-        models = range(len(self._learner.pool))
         next_usd = [estimates.next_usd(state, context, prompt_tokens, now_s, k) for k in models]
         rest = [estimates.rest_usd(k, context, state.calls + 1, prompt_tokens) for k in models]
         known = [k for k, usd in enumerate(rest) if not math.isnan(usd) and not self._learner.pool.models[k].retired]
@@ -299,8 +299,9 @@ class ConversationCalls:
         chosen = (decision.id, price, decision.expected_reward) if decides else None
         rest_usd = self._rest_usd(state, record) if self._is_run else 0.0
         after = state.decided(decision.model, decision.context, rest_usd, decision.decided_at, chosen)
-        version = record.contexts_version
-        return after if version == after.contexts_version else after._replace(contexts_version=version)
+        fitted, name = record.contexts_version, record.contexts
+        is_kept = fitted == after.contexts_version and name == after.contexts
+        return after if is_kept else after._replace(contexts_version=fitted, contexts=name)
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
         """Return the expected cost of the calls that follow a decision; `state` is that before it.
@@ -334,15 +335,14 @@ class ConversationCalls:
         decision, pool = record.decision, self._learner.pool
         spent_usd = state.spent_usd + cost_usd
         model, first_model, estimate_usd = state.model, state.first_model, state.estimate_usd
-        answering = pool.names[record.model] if record.model < len(pool) else decision.model
         if self._is_run:
             if model == decision.model:
-                model = answering  # a fallback may have answered
+                model = record.name  # a fallback may have answered
             if decision.id == state.decision_id:
-                first_model = answering
-            if answering == first_model and not state.is_shared:
+                first_model = record.name
+            if record.name == first_model and not state.is_shared and teaches(self._learner, record):
                 estimate_usd = spent_usd + state.rest_usd
-        if usage is None or record.model >= len(pool):
+        if usage is None or record.model == SKIP:
             return state._replace(
                 model=model,
                 first_model=first_model,
@@ -358,7 +358,7 @@ class ConversationCalls:
             spent_usd=spent_usd,
             estimate_usd=estimate_usd,
             prompt_tokens=usage.input_tokens,
-            warm=state.warm_after(answering, usage.input_tokens, decision.decided_at),
+            warm=state.warm_after(record.name, usage.input_tokens, decision.decided_at),
             missed_usd=state.missed_usd + missed_usd,
             sent_tokens=state.sent_tokens + usage.input_tokens,
             read_tokens=state.read_tokens + usage.cache_read_tokens,
@@ -390,7 +390,7 @@ class ConversationCalls:
         if record is not None and record.decision.id == state.decision_id:
             return record
         try:
-            return self._store.find(state.decision_id)
+            return own_record(self._learner, self._store.find(state.decision_id))
         except UnknownDecision:
             return None
 

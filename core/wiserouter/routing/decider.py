@@ -156,12 +156,11 @@ class Decider:
             decision = decision._replace(value=float(value))
         if terms is None:
             record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
-            if version:
-                record.contexts_version = version
+            record.contexts_version, record.contexts = version, learner.context_names.of(version)
             return record
         parts = (trace, features, terms.caps, terms.counts)
         record = Record(decision, choice.model, choice.debit, "in flight", None, None, *parts)
-        record.contexts_version = version
+        record.contexts_version, record.contexts = version, learner.context_names.of(version)
         return record
 
     def _valued(

@@ -163,21 +163,18 @@ class Explanation:
         return {**fields, "models": list(fields["models"]), "warnings": list(fields["warnings"])}
 
 
-def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | None) -> Explanation:
+def explanation_of(record: Record, contexts: Contexts | None) -> Explanation:
     """Return the explanation of a recorded decision, with the outcome of its call.
 
     Parameters
     ----------
     record : Record
         The decision.
-    names : tuple of str
-        The models of the pool.
     contexts : Contexts or None
-        Describe a decision whose trace was not kept; None if contexts have changed since.
+        Describe a decision whose trace was not kept; None if contexts have changed since, or are another worker's.
     """
     decision, trace = record.decision, record.trace
-    answered_by = names[record.model] if record.model != SKIP else ""
-    known = (record.state, answered_by, record.cost_usd, record.reward)
+    known = (record.state, record.name, record.cost_usd, record.reward)
     return _explained(decision, trace, contexts if trace is None else trace.contexts, *known)
 
 

@@ -24,6 +24,7 @@ from wiserouter.planning.policy import PlansAhead
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.query import Query, QueryReader
+from wiserouter.routing.own_records import context_names
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.context_sync import ContextSync
 from wiserouter.stores.shared.estimate_sync import EstimateSync, RemoteObservations
@@ -74,6 +75,7 @@ class Learner:
         self.pending = PendingScores(estimates.n_invoked)
         self.agreements, self._run_prices = Agreements(), RunPrices()
         self.news: Callable[[], object] | None = None
+        self.context_names = context_names(self.contexts, self.encoder, grow=growing is not None)
         if growing is not None:
             growing.start(self.contexts, len(self.pool))
         self._restart()
@@ -307,9 +309,7 @@ class Learner:
     def copy(self) -> RouterParts:
         """Return the parts as they are now, which no longer change with these."""
         residuals = None if self.residuals is None else self.residuals.copy()
-        parts = RouterParts(
-            self.pool.models, self.contexts, self.encoder, self.policy, self.estimates.copy(), residuals
-        )
+        parts = self.pool.models, self.contexts, self.encoder, self.policy, self.estimates.copy(), residuals
         return RouterParts(*parts)._replace(agreements=self.agreements.sums() or None)
 
     def _go_on_with(self, growing: Growing, fitted: FittedContexts) -> None:

@@ -13,6 +13,7 @@ from wiserouter.planning.policy import DrawsFromPlan
 from wiserouter.pricing.use_rates import UseRate, checked_rates
 from wiserouter.routing.conversation_methods import RouterConversations
 from wiserouter.routing.decision_ids import id_of
+from wiserouter.routing.own_records import own_record
 from wiserouter.routing.status import Status
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
@@ -149,7 +150,7 @@ class RouterLimits(RouterConversations):
             If there is no such decision.
         """
         uses = check_uses(resources)
-        record = self._store.find(id_of(decision))
+        record = own_record(self._learner, self._store.find(id_of(decision)))
         with self._lock:
             if self._decider.limits is not None:
                 self._decider.limits.record(record, self._learner.context_of(record), uses, learn=learn)

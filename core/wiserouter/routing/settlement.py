@@ -29,6 +29,7 @@ from wiserouter.pricing.usage_shapes import UsageLike, usage_from
 from wiserouter.pricing.use_rates import Rates, uses_of
 from wiserouter.routing.administration import RouterAdministration
 from wiserouter.routing.decision_ids import id_of, scope_of
+from wiserouter.routing.own_records import own_record
 from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
@@ -86,31 +87,31 @@ class RouterSettlement(RouterAdministration):
             changed.
         """
         decision_id, pool = id_of(decision), self._learner.pool
-        served = None if model is None else pool.positions[model] if model in pool.positions else pool.index(model)
+        pool.check_known(model)
         tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
         uses = None if resources is None else check_uses(resources)
-        if self._has_observed and self._charged_observed(decision, served, cost_usd, tokens, learn=learn):
+        if self._has_observed and self._charged_observed(decision, model, cost_usd, tokens, learn=learn):
             return
         cost = self._cost_usd(decision, model, cost_usd, tokens)
         plain = cost if learned_usd is None else check_amount("learned_usd", learned_usd)
-        record = self._store.settle(decision_id, cost, served)
+        record = own_record(self._learner, self._store.settle(decision_id, cost, model))
         for listener in self._listeners:
             listener()
         calls, learner = self._calls, self._learner
         if calls is not None and record.decision.conversation:
             calls.charged(record, cost, tokens if learn else None)
         with self._lock:
-            if served is not None and record.scores:
-                learner.move_score(record, pool.positions.get(record.decision.model, record.model), self._days.scored)
+            if model is not None and record.scores:
+                learner.move_score(record, pool.positions.get(record.taken_by, record.model), self._days.scored)
             learns = learn and not record.decision.run_id
             context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)
             if self._decider.limits is not None:
-                stated = uses_of(self._use_rates, pool.models[record.model], tokens)
+                stated = uses_of(self._use_rates, pool.by_name.get(record.name), tokens)
                 self._decider.limits.record(record, context, stated | (uses or {}), learn=learn)
         for observer in self._observers:
-            name, used = pool.names[record.model], {"resources": uses} if uses else {}
-            figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens, **used}
+            used = {"resources": uses} if uses else {}
+            figures = {"cost_usd": cost, "model": record.name, "learn": learn, "usage": tokens, **used}
             observer.event("charge", decision_id, self._store.now(), **figures)
         if cost > record.decision.reserved_usd:
             self._warn_if_hard(record, cost)
@@ -169,7 +170,7 @@ class RouterSettlement(RouterAdministration):
 
         With `failed=False` the model did not fail, so that it keeps its conversation: the call was never sent.
         """
-        record = self._store.release(id_of(decision))
+        record = own_record(self._learner, self._store.release(id_of(decision)))
         for listener in self._listeners:
             listener()
         self._note_outcome(record, released=True, failed=failed)
@@ -253,7 +254,8 @@ class RouterSettlement(RouterAdministration):
         decision_id = self._rewarded_id(decision)
         if kind_of(check_source(source)) == JUDGE:
             score = score._replace(counted=self._corrected(source, decision_id, value))
-        record, before = self._store.reward(decision_id, score, source)
+        kept, before = self._store.reward(decision_id, score, source)
+        record = own_record(self._learner, kept)
         former, learned = change_of_evidence(before, source, score)
         with self._lock:
             if learned != former:
@@ -308,22 +310,21 @@ class RouterSettlement(RouterAdministration):
         return self._calls is not None or self._store.waits("" if scope is None else scope)
 
     def _charged_observed(
-        self, observed: Decision | str, served: int | None, given_usd: float | None, usage: Usage | None, *, learn: bool
+        self, observed: Decision | str, served: str | None, given_usd: float | None, usage: Usage | None, *, learn: bool
     ) -> bool:
         """Book what the router's choice would have cost, and learn from what ran; False for a call that it acts on."""
-        known, names = self._store.find(id_of(observed)), self._learner.pool.names
-        decision, named = known.decision, known.model
+        known = own_record(self._learner, self._store.find(id_of(observed)))
+        decision = known.decision
         if not is_observed(decision.scope):
             return False
-        served = named if served is None else served
-        cost_usd = self._cost_usd(observed, names[served], given_usd, usage)
-        record = self._store.settle(decision.id, decision.expected_cost_usd, served)
+        cost_usd = self._cost_usd(observed, served or known.name, given_usd, usage)
+        record = own_record(self._learner, self._store.settle(decision.id, decision.expected_cost_usd, served))
         with self._lock:
-            self._learner.move_score(record, named, lambda *_: None)
+            self._learner.move_score(record, known.model, lambda *_: None)
             self._learner.sums.add_invoked(self._learner.context_of(record), record.model)
             if learn:
                 self._learner.add_cost(record, cost_usd, usage)
-        figures = {"model": names[served], "learn": learn, "would_cost_usd": decision.expected_cost_usd}
+        figures = {"model": record.name, "learn": learn, "would_cost_usd": decision.expected_cost_usd}
         for observer in self._observers:
             observer.event("charge", decision.id, self._store.now(), cost_usd=cost_usd, **figures)
         if self._learner.estimates.n_invoked >= self._learner.pending.due:
@@ -353,16 +354,12 @@ class RouterSettlement(RouterAdministration):
     def _warn_if_hard(self, record: Record, cost_usd: float) -> None:
         """Log that a call cost more than its reservation, where a hard limit bounded it."""
         if self._was_hard(record):
-            logger.warning(
-                "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
-                self._learner.pool.names[record.model],
-                cost_usd,
-                record.decision.reserved_usd,
-            )
+            says = "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold"
+            logger.warning(says, record.name, cost_usd, record.decision.reserved_usd)
 
     def _corrected(self, source: str, decision_id: str, reward: float) -> float:
         """Return the score of a judge as it is learned, corrected by its agreement with people."""
-        model = self._store.find(decision_id).model
+        model = own_record(self._learner, self._store.find(decision_id)).model
         with self._lock:
             return self._learner.corrected(source, model, reward)
 

@@ -110,7 +110,7 @@ class RouterShadow(RouterConversations):
         shadow = self._shadow
         if shadow is None:
             raise InvalidInput("observe needs shadow mode: set router.shadow = Shadow(share=...) before start()")
-        served = None if incumbent is None else self.pool.index(incumbent)
+        self.pool.check_known(incumbent)
         eligible = None if eligible is None else checked_names("eligible", eligible)
         if refused:
             self._shadow_paused.add(scope)
@@ -127,7 +127,7 @@ class RouterShadow(RouterConversations):
                 return decision
         check_restrictions(max_output_tokens, draw_key)
         query = self._learner.reader.read(text, embedding, input_tokens, context, hard=False)
-        record, choice = self._reserved(query, eligible, max_output_tokens, observed_scope(scope), draw_key, served)
+        record, choice = self._reserved(query, eligible, max_output_tokens, observed_scope(scope), draw_key, incumbent)
         decision = record.decision
         for observer in self._observers:
             observer.decision(decision, record.trace)
@@ -172,7 +172,7 @@ class RouterShadow(RouterConversations):
         max_output_tokens: int | None,
         scope: str,
         key: str | None,
-        served: int | None,
+        incumbent: str | None,
     ) -> tuple[Record, int]:
         """Return a decision on the account of observed calls, which bears any, and its choice."""
         try:
@@ -185,7 +185,8 @@ class RouterShadow(RouterConversations):
                     self._learner.merge_remote()
                 query = self._learner.present_query(query)
                 record = self._decider.decide(query, budget, eligible, None, max_output_tokens, scope, False, key)
-            choice, record.model = record.model, record.model if served is None else served
+            choice, record.incumbent = record.model, incumbent or ""
+            record.model = record.model if incumbent is None else self.pool.index(incumbent)
             try:
                 self._reserve(record)
             except BudgetExhausted:  # a lease of a shared store that is used up

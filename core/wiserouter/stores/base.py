@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from wiserouter.learning.residuals import QueryFeatures
     from wiserouter.planning.trace import DecisionTrace
-    from wiserouter.stores.engines.base import Reply
-    from wiserouter.stores.engines.events import Event
+    from wiserouter.stores.peer import Peer
 
 State = Literal["in flight", "charged", "released", "presumed"]
 
@@ -35,7 +34,7 @@ class Record:
     decision : Decision
         The decision.
     model : int
-        Index of the model in the pool; once charged, of the one that answered.
+        Index of the model that takes the call, in the pool of the router that decided.
     debit : {"actual", "paper"}
         Whether planning debits the true or the expected cost.
     state : {"in flight", "charged", "released", "presumed"}
@@ -56,6 +55,12 @@ class Record:
         The score of each source.
     contexts_version : int
         The version of the contexts that the context of the decision is one of.
+    contexts : str
+        The name of these contexts, which workers with others do not have.
+    incumbent : str
+        Name of the model that takes the call in place of the decision's, in shadow mode; "" where none does.
+    answered : str
+        Name of the model that answered, once charged; "" where it is not stated.
     """
 
     decision: Decision
@@ -70,6 +75,19 @@ class Record:
     counts: bool = True
     scores: Scores = field(default_factory=dict)
     contexts_version: int = 0
+    contexts: str = ""
+    incumbent: str = ""
+    answered: str = ""
+
+    @property
+    def taken_by(self) -> str:
+        """Name of the model that the call was sent to first; "" for a query that is not served."""
+        return self.incumbent or self.decision.model
+
+    @property
+    def name(self) -> str:
+        """Name of the model: once charged, of the one that answered."""
+        return self.answered or self.incumbent or self.decision.model
 
     def take(self, scores: Scores) -> None:
         """Take over the scores of all sources, and the reward that follows from them."""
@@ -97,30 +115,6 @@ class Health(NamedTuple):
     waiting: int = 0
     failures: int = 0
     exchanges: int = 0
-
-
-class Peer(Protocol):
-    """A participant that exchanges sums with its counterparts in other workers."""
-
-    def outgoing(self, now_s: float) -> Sequence[Event]:
-        """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
-        ...
-
-    def wanted(self, now_s: float) -> Sequence[str]:
-        """Return the names of the sums to read."""
-        ...
-
-    def wanted_notes(self) -> Sequence[str]:
-        """Return the names of the texts to read."""
-        ...
-
-    def incoming(self, reply: Reply) -> None:
-        """Take over the sums as they are after the events of `outgoing`."""
-        ...
-
-    def hasten(self) -> None:
-        """Leave nothing for later: the next exchange may be the last one."""
-        ...
 
 
 class Store(Protocol):
@@ -277,7 +271,7 @@ class Store(Protocol):
         """Let a decision be found by other names as well, for as long as it is kept."""
         ...
 
-    def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
+    def settle(self, decision_id: str, cost_usd: float, model: str | None = None) -> Record:
         """Charge the true cost of a call, once, and record the model that answered where it is another one.
 
         It counts in the windows in which it was decided. The bill of a released call still counts, since the money was

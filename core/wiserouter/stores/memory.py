@@ -16,10 +16,11 @@ from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
-from wiserouter.stores.base import Health, Peer, Record
+from wiserouter.stores.base import Health, Record
 from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.kept_conversations import KeptConversations
 from wiserouter.stores.local_changes import LocalChanges
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
 
 ALIASES_PER_DECISION = 4
@@ -162,7 +163,7 @@ class MemoryStore:
                     return self._known(name)[0]
             return self._known(decision_id)[0]
 
-    def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
+    def settle(self, decision_id: str, cost_usd: float, model: str | None = None) -> Record:
         """Charge the true cost of a call, once."""
         with self._lock:
             record, account = self._known(decision_id)
@@ -321,7 +322,7 @@ class MemoryStore:
         decision_id: str,
         to: Outcome,
         cost_usd: float = 0.0,
-        model: int | None = None,
+        model: str | None = None,
     ) -> Record:
         """Change the state of a call that still changes to the outcome `to`, and its account with it."""
         caps = self._caps.in_use(account.each, self.now()) if record.caps else ()

@@ -31,7 +31,7 @@ def settle(
     decision_id: str,
     to: Outcome,
     cost_usd: float = 0.0,
-    model: int | None = None,
+    model: str | None = None,
 ) -> None:
     """Change the state of a call to the outcome `to`, and the ledgers that bear it; raises as `ledger_change` does."""
     change = ledger_change(record, decision_id, to, cost_usd)
@@ -73,9 +73,9 @@ def ledger_change(record: Record, decision_id: str, to: Outcome, cost_usd: float
     return lambda ledger: ledger.charge_presumed(known_usd, known_debit_usd, cost_usd=cost_usd, debit_usd=debit_usd)
 
 
-def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
-    """Set the outcome of a record; `model` is the one that answered, where it is another one than chosen."""
+def set_outcome(record: Record, to: Outcome, cost_usd: float, model: str | None) -> None:
+    """Set the outcome of a record; `model` names the one that answered, where it is another one than chosen."""
     record.state = to
     record.cost_usd = None if to == "released" else cost_usd
     if to == "charged" and model is not None:
-        record.model = model
+        record.answered = model

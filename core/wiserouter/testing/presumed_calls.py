@@ -34,13 +34,13 @@ def presumes_a_call_of_unknown_outcome(shelf: Shelf) -> None:
             assert (found.state, found.cost_usd) == ("presumed", cost_usd)
             assert seen.reward(records[0].decision.id, 1.0)[0].decision == records[0].decision
         other = shelf.open()
-        store.settle(records[0].decision.id, 0.25, model=1)
+        store.settle(records[0].decision.id, 0.25, model="large")
         refresh(store)
         other.release(records[1].decision.id)
         refresh(other, store)
         assert figures(store, scope) == (0.25 + cost_usd, 0.0, 2, 0, 1)
         assert presumed(store, scope) == (1, cost_usd)
-        assert store.find(records[0].decision.id).model == 1
+        assert store.find(records[0].decision.id).name == "large"
 
 
 def presumes_only_what_is_in_flight(shelf: Shelf) -> None:

@@ -86,13 +86,13 @@ def follows_a_call(shelf: Shelf) -> None:
     store.reserve(one)
     store.reserve(two)
     assert figures(store, scope) == (0.0, 2.0, 2, 2, 0)
-    store.settle(one.decision.id, 0.25, model=1)
+    store.settle(one.decision.id, 0.25, model="large")
     store.release(two.decision.id)
     for seen in (store, shelf.open()):
         store.refresh()
         assert figures(seen, scope) == (0.25, 0.0, 1, 0, 1)
         found = seen.find(one.decision.id)
-        assert (found.state, found.model, found.cost_usd) == ("charged", 1, 0.25)
+        assert (found.state, found.name, found.cost_usd) == ("charged", "large", 0.25)
         assert found.decision == one.decision
 
 

@@ -63,7 +63,7 @@ def test_an_outcome_follows_another_as_if_it_had_come_first(first, then, debit, 
     for ledger in ledgers:
         assert figures(ledger) == expected_figures(first, COST, debit, counts)
     assert record.cost_usd == (None if first == "released" else COST)
-    assert (record.state, record.model) == (first, 0)
+    assert (record.state, record.answered) == (first, "")
     if first in FINAL[then]:
         with pytest.raises(AlreadySettled) as refused:
             settle(record, ledgers, "id", then, LATER)
@@ -71,11 +71,11 @@ def test_an_outcome_follows_another_as_if_it_had_come_first(first, then, debit, 
         assert str(refused.value) == str(AlreadySettled("id", first))
         assert figures(ledgers[0]) == expected_figures(first, COST, debit, counts)
         return
-    settle(record, iter(ledgers), "id", then, LATER if then != "released" else 0.0, model=1)
+    settle(record, iter(ledgers), "id", then, LATER if then != "released" else 0.0, model="large")
     for ledger in ledgers:
         assert figures(ledger) == expected_figures(then, LATER, debit, counts)
     assert record.cost_usd == (None if then == "released" else LATER)
-    assert (record.state, record.model) == (then, int(then == "charged"))
+    assert (record.state, record.answered) == (then, "large" if then == "charged" else "")
 
 
 def test_a_change_alone_leaves_the_record_as_it_was():

@@ -35,7 +35,7 @@ def check_transitions(place):
     """All changes of state, and those that are refused."""
     engine = opened(place, window("w"), window("v", 10.0, hard=False))
     ways = [
-        ([charge("a", 0.5, model=2)], ["in flight"], CHARGED),
+        ([charge("a", 0.5, model="2")], ["in flight"], CHARGED),
         ([release("a")], ["in flight"], RELEASED),
         ([charge("a", 0.5), release("a")], ["in flight", "again"], CHARGED),
         ([charge("a", 0.5), charge("a", 0.75, "other")], ["in flight", "again"], CHARGED),
@@ -92,7 +92,8 @@ def check_a_presumed_call_costs_its_worst_case_where_any_limit_is_hard(place):
     assert apply(engine, reserve("b", "w", "u"), presume("b"), Find("b"))[2][2:5] == ("presumed", None, 0.125)
     expected = {"spent_usd": 0.125, "debited_usd": 0.125, "decided": 1, "presumed": 1, "presumed_usd": 0.125}
     assert counters(engine, 2) == expected
-    assert apply(engine, charge("a", 0.5, model=3), release("b"), Find("a"), Find("b"))[2][2:5] == ("charged", 3, 0.5)
+    found = apply(engine, charge("a", 0.5, model="3"), release("b"), Find("a"), Find("b"))[2]
+    assert found[2:5] == ("charged", "3", 0.5)
     assert apply(engine, Find("b"))[0][2:5] == ("released", None, None)
     assert counters(engine, 0) == {**CHARGED, "released": 1}
     assert (counters(engine, 1), counters(engine, 2)) == (CHARGED, RELEASED)
@@ -198,8 +199,9 @@ def check_find(place):
         "ok", ("a", "record of a", "in flight", None, None, {}, ("w", "v")),
         "ok", ("a", "record of a", "in flight", None, None, {}, ("w", "v")), None,
     ]  # fmt: skip
-    apply(engine, charge("a", 0.1, model=3), human_score("a", 0.3, "t"))
-    assert apply(place.open(), Find("other")) == [("a", "record of a", "charged", 3, 0.1, {"human": "0.3"}, ("w", "v"))]
+    apply(engine, charge("a", 0.1, model="3"), human_score("a", 0.3, "t"))
+    found = ("a", "record of a", "charged", "3", 0.1, {"human": "0.3"}, ("w", "v"))
+    assert apply(place.open(), Find("other")) == [found]
     apply(engine, reserve("b"), release("b"), Alias("other", "b"))
     assert apply(engine, Find("other")) == [("b", "record of b", "released", None, None, {}, ("w",))]
 

@@ -20,7 +20,7 @@ class Found(NamedTuple):
     id: str
     record: str
     state: str
-    model: int | None
+    model: str | None
     cost_usd: float | None
     scores: Mapping[str, str]
     windows: tuple[str, ...]

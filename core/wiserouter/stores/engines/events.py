@@ -232,15 +232,15 @@ class Settle(NamedTuple):
         The unique name of this event.
     cost_usd : float, USD
         The true cost of a charged call.
-    model : int or None
-        The model that answered, where it is not the one decided.
+    model : str or None
+        Opaque text that names the model which answered, where it is not the one decided.
     """
 
     id: str
     to: Literal["charged", "released", "presumed"]
     token: str
     cost_usd: float = 0.0
-    model: int | None = None
+    model: str | None = None
 
 
 class Score(NamedTuple):

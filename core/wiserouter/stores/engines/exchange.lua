@@ -445,7 +445,7 @@ local function call_of(id)
     for _, field in ipairs({'held_usd', 'expected_usd'}) do
       call.is[field] = number(call.is[field], call.key .. ' ' .. field)
     end
-    for _, field in ipairs({'model', 'cost_usd', 'reward'}) do
+    for _, field in ipairs({'cost_usd', 'reward'}) do
       call.is[field] = call.is[field] and number(call.is[field], call.key .. ' ' .. field)
     end
     for _, field in ipairs({'state', 'record'}) do known(call.is[field], call.key .. ' ' .. field) end

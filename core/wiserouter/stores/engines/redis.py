@@ -339,7 +339,7 @@ def _found(result: list[Any] | None) -> Found | None:
         _text(name),
         _text(record),
         _text(state),
-        None if model is None else int(model),
+        _text_or_none(model),
         _number(cost_usd),
         _scores(scores),
         tuple([_text(window) for window in windows]),

@@ -141,7 +141,7 @@ class Transaction(RunTables):
         self._remember(event, call.state)
         return call.state
 
-    def _finish(self, call: CountedCall, to: Outcome, cost_usd: float = 0.0, model: int | None = None) -> None:
+    def _finish(self, call: CountedCall, to: Outcome, cost_usd: float = 0.0, model: str | None = None) -> None:
         """Change the state of a call, in its windows and in its row."""
         if to == "presumed":
             cost_usd = call.held_usd if self._is_hard(call.windows) else call.expected_usd
@@ -209,9 +209,10 @@ class Transaction(RunTables):
         row = self._one(ask, event.id, event.id)
         if row is None:
             return None
-        id_, record, *figures, reward, scores, windows = row
-        kept = _scores(reward, scores), tuple(json.loads(windows))
-        return Found._make([text_of(id_), text_of(record), *figures, *kept])
+        id_, record, state, model, cost_usd, reward, scores, windows = row
+        answered = None if model is None else str(model)
+        kept = answered, cost_usd, _scores(reward, scores), tuple(json.loads(windows))
+        return Found(text_of(id_), text_of(record), state, *kept)
 
     def _alias(self, event: Alias) -> str:
         forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s

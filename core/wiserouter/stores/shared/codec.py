@@ -75,7 +75,9 @@ def text_of_record(record: Record) -> str:
     """Return a decision and the features of its query as text, without its trace."""
     query = None if record.query is None else _of_features(record.query)
     run: tuple[Any, ...] = () if record.counts and not record.caps else (record.caps, record.counts)
-    if record.contexts_version:
+    if record.contexts or record.incumbent:
+        run = (record.caps, record.counts, record.contexts_version, record.contexts, record.incumbent)
+    elif record.contexts_version:
         run = (record.caps, record.counts, record.contexts_version)
     return json.dumps([_given(record.decision), record.model, record.debit, query, *run], separators=(",", ":"))
 
@@ -88,9 +90,22 @@ def record_of_text(text: str, store: str) -> Record:
         if run:
             record.caps, record.counts = tuple([RunCap(*cap) for cap in run[0]]), run[1]
             record.contexts_version = run[2] if len(run) > 2 else 0
+            record.contexts, record.incumbent = run[3:] or ("", "")
         return record
     except (ValueError, TypeError) as error:
         raise StoreDamaged(f"{store} holds a decision that cannot be read: {error}", store=store) from error
+
+
+def text_of_name(model: str) -> str:
+    """Return the name of the model that answered as text, in quotes: early stores have its index in one pool."""
+    return json.dumps(model)
+
+
+def answered_of_text(text: str, record: Record) -> str:
+    """Return the name that `text_of_name` was called on; for an index, "" where it is that of the record's model."""
+    if text.startswith('"'):
+        return str(json.loads(text))
+    return "" if text == str(record.model) else f"model {text}"  # of a pool that is not known
 
 
 def conversation_of_text(text: str, store: str) -> Conversation:

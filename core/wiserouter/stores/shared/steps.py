@@ -15,7 +15,7 @@ from wiserouter.stores.base import Record, State
 from wiserouter.stores.engines.base import Found
 from wiserouter.stores.engines.events import Find, Reserve, Settle
 from wiserouter.stores.ids import fresh_id
-from wiserouter.stores.shared.codec import record_of_text
+from wiserouter.stores.shared.codec import answered_of_text, record_of_text, text_of_name
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.recovery import replay_lost
 from wiserouter.stores.shared.replica import effect_of
@@ -59,7 +59,7 @@ def find(worker: Worker, *names: str) -> Record:
     return _fetched(worker, *names)
 
 
-def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, model: int | None = None) -> None:
+def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, model: str | None = None) -> None:
     """Settle a call, locally or at the engine; a step that the engine misses is sent again later."""
     decision = record.decision
     if to == "presumed":
@@ -68,7 +68,8 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
     with worker.lock:
         change = ledger_change(record, decision.id, to, cost_usd)
         kept = worker.decisions.get(decision.id)
-        event = tuple.__new__(Settle, (decision.id, to, fresh_id(), cost_usd, model))  # in half the time of a call
+        answered = None if model is None else text_of_name(model)
+        event = tuple.__new__(Settle, (decision.id, to, fresh_id(), cost_usd, answered))  # in half the time of a call
         pending = PendingEvent(event, decision.scope, () if kept is None else kept[1], change)
         if record.caps:
             pending.caps = _keys(record)
@@ -238,7 +239,7 @@ def _fetched(worker: Worker, *names: str) -> Record:
     kept = worker.kept_record(found.id)
     record = record_of_text(found.record, worker.name) if kept is None else kept
     record.state = cast("State", found.state)
-    record.model = record.model if found.model is None else found.model
+    record.answered = "" if found.model is None else answered_of_text(found.model, record)
     record.cost_usd = found.cost_usd
     record.take(scores_of_texts(found.scores, worker.name))
     return record

@@ -33,10 +33,11 @@ from wiserouter.learning.source_scores import (
     text_of_score,
     with_score,
 )
-from wiserouter.stores.base import Health, Peer, Record
+from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engines.base import Engine
 from wiserouter.stores.engines.events import Alias, Open, Score, Spend
 from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared import account_changes, claims, conversations, steps
 from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
@@ -228,7 +229,7 @@ class SharedStore:
             else:
                 client.enqueue(pending)
 
-    def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
+    def settle(self, decision_id: str, cost_usd: float, model: str | None = None) -> Record:
         """Charge the true cost of a call, once, and record the model that answered where it is another one."""
         record = steps.find(self._worker, decision_id)
         steps.finish(self._worker, record, "charged", cost_usd, model)

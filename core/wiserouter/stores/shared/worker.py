@@ -13,11 +13,12 @@ from threading import RLock
 
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import StoreError, StoreUnavailable
-from wiserouter.stores.base import Peer, Record
+from wiserouter.stores.base import Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
 from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.cap_views import CapViews
 from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
@@ -240,8 +241,7 @@ class Worker:
             overdue = record.state == "in flight" and self.now() - decision.decided_at >= self._reservation_ttl_s
             if overdue and decision.scope in self.replica.views:
                 hard = self.replica.chain(decision.scope).hard or any(cap.hard for cap in record.caps)
-                cost_usd = presumed_cost_usd(decision, hard=hard)
-                set_outcome(record, "presumed", cost_usd, None)
+                set_outcome(record, "presumed", presumed_cost_usd(decision, hard=hard), None)
             return record
 
     def keep(self, record: Record, windows: tuple[str, ...]) -> None:
