@@ -76,6 +76,14 @@ def test_a_url_that_cannot_be_read_is_not_shown(url):
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("place", ["host/x", "host:6379/1.5", "host/1/2", "me/x@host", "host/-1?db=2"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster"])
+def test_a_database_that_is_no_number_is_refused(scheme, place):
+    with pytest.raises(InvalidInput, match="the database of a store must be a whole number") as caught:
+        RedisEngine(f"{scheme}://{place}")
+    assert "x@" not in str(caught.value)
+
+
 def test_answers_are_never_decoded():
     with pytest.raises(InvalidInput, match="decode_responses"):
         RedisEngine("redis://127.0.0.1?decode_responses=yes")

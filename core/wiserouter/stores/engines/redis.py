@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, ReadRequest, Reply, WindowState
@@ -253,6 +254,13 @@ def _check_url(scheme: str, url: str) -> None:
         )
     if options.get("decode_responses"):
         raise InvalidInput("the URL of a store must leave decode_responses out, got True", value=True)
+    database = "" if scheme == "unix" else urlsplit(url).path.strip("/").rpartition("@")[2]
+    if database and not database.isdecimal():  # redis-py would use database 0
+        raise InvalidInput(
+            f"the database of a store must be a whole number, as in redis://host:6379/0, got {database!r}: "
+            "to keep two budgets apart in one database, add ?name=",
+            value=database,
+        )
 
 
 def _check_settings(url: str, options: Mapping[str, Any]) -> None:
