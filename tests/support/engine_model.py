@@ -221,8 +221,11 @@ class ModelEngine:
     def restore(self, event: Restore):
         there, former = self.accounts.get(event.scope), self.restores.get(event.scope)
         if there is None:
+            is_kept = all(window.id in self.windows for window in event.windows)
             self.open(Open(event.scope, event.generation - 1, event.terms, event.windows))
             self.accounts[event.scope] = self.accounts[event.scope]._replace(restored=event.token)
+            if is_kept:
+                return event.generation
         elif there.generation != event.generation or former is None or former.as_of_s >= event.as_of_s:
             return there.generation
         known = set() if former is None else {window.id for window in former.windows}

@@ -56,6 +56,18 @@ def check_an_account_that_is_there_is_not_restored(place):
     assert state(engine) == before
 
 
+def check_an_account_that_alone_was_lost_is_opened_on_its_windows(place):
+    engine = opened(place)
+    assert apply(engine, reserve("a"), charge("a", 0.5), reserve("b")) == ["ok", "in flight", "ok"]
+    before = counters(engine)
+    lost = restore(TWO, 9.0, held_usd=0.5, closed_s=60.0)._replace(scope="alone")
+    assert apply(engine, lost, lost._replace(as_of_s=10.0, token="later")) == [1, 1]
+    account = engine.exchange([], ReadRequest(["alone"])).accounts["alone"]
+    assert (account.generation, account.restored, [one.id for one in account.windows]) == (1, "t", ["w"])
+    assert counters(engine) == before
+    assert apply(engine, reserve("c")) == ["ok"]  # no limit is closed
+
+
 def check_hard_limits_are_closed_while_they_are_restored(place):
     engine = place.open()
     apply(engine, restore(ONE, 1.0, held_usd=0.5, closed_s=place.short_s * 20.0))

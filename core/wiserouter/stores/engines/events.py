@@ -106,7 +106,8 @@ class Restore(NamedTuple):
 
     Several workers may restore one account, each from its own view. The first one opens it; one with a later view then
     replaces the earlier: the counters change by the difference of the two views, so that what was counted meanwhile is
-    kept. A view that is not later, or of another generation, changes nothing.
+    kept. A view that is not later, or of another generation, changes nothing. Where the account alone was lost, it is
+    opened on its windows, which have counted everything.
 
     Attributes
     ----------

@@ -616,11 +616,22 @@ local function set_apart(event, more_usd)
   later('ZADD', DUE, text(now_s + event.ttl_s), 'lease:' .. event.lease)
 end
 
+local function has_windows(opened)
+  for _, one in ipairs(opened) do
+    if not window(one.id) then return false end
+  end
+  return true
+end
+
 function apply.Restore(event)
   local account, earlier, earlier_usd = row('account', event.scope), {}, 0
   if not exists(account) then
-    apply.Open({scope = event.scope, generation = event.generation - 1, terms = event.terms, windows = {}})
-    put(account, {windows = '[]', restored = event.token})
+    local is_kept = has_windows(event.windows)
+    local windows = is_kept and event.windows or {}
+    apply.Open({scope = event.scope, generation = event.generation - 1, terms = event.terms, windows = windows})
+    put(account, {restored = event.token})
+    if is_kept then return text(event.generation) end  -- its windows have counted everything
+    put(account, {windows = '[]'})
   else
     local generation = number(account.is.generation, account.key .. ' generation')
     local as_of_s = number(account.is.restored_s or math.huge, account.key .. ' restored_s')

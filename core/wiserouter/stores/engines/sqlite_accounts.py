@@ -49,8 +49,12 @@ class AccountTables(WindowTables):
         row = self._one("SELECT generation, windows FROM accounts WHERE scope = ?", event.scope)
         earlier: dict[str, Any] = {"held_usd": 0.0, "windows": {}}
         if row is None:
-            self._open(Open(event.scope, event.generation - 1, event.terms, ()))
+            is_kept = all(self._one("SELECT 1 FROM windows WHERE id = ?", window.id) for window in event.windows)
+            windows = event.windows if is_kept else ()
+            self._open(Open(event.scope, event.generation - 1, event.terms, windows))
             self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
+            if is_kept:  # its windows have counted everything
+                return event.generation
         else:
             view = self._one("SELECT as_of_s, view FROM restored WHERE scope = ?", event.scope)
             if row[0] != event.generation or view is None or view[0] >= event.as_of_s:
