@@ -80,8 +80,6 @@ def test_each_worker_learns_of_the_models_by_their_names(place, pools, data):
     spent_usd, one_of = 0.0, st.sampled_from(workers)
     for n in range(1, data.draw(st.integers(2, 6))):
         decider, charger, scorer = data.draw(one_of), data.draw(one_of), data.draw(one_of)
-        if charger is not decider and scorer is decider:
-            scorer = charger  # a worker that has decided itself is not told which model answered elsewhere
         chosen = data.draw(st.sampled_from(decider.pool.names))
         answered = data.draw(st.none() | st.sampled_from(charger.pool.names))
         decision = decider.decide(context=0, eligible=[chosen])
@@ -135,6 +133,20 @@ def test_a_score_moves_to_the_model_that_answered_also_in_another_order(place):
     other.refresh()
     other.reward(decision.id, 0.25)
     assert learned(store, [decider, other], "reward") == {"small": 0.25}
+    for one in (decider, other):
+        one.close()
+
+
+def test_a_worker_that_decided_scores_the_model_that_another_one_says_has_answered(place):
+    store = place()
+    decider, other = (worker(store, "small", "large") for _ in range(2))
+    decision = decider.decide(context=0, eligible=["small"])
+    decider.refresh()
+    other.charge(decision.id, 0.25, model="large")
+    other.refresh()
+    decider.reward(decision.id, 0.5)
+    assert decider.estimates.reward.tolist() == [[0.0, 0.5]]
+    assert decider.explain(decision.id).answered_by == "large"
     for one in (decider, other):
         one.close()
 

@@ -13,7 +13,7 @@ from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, Store
 from wiserouter.learning.source_scores import scores_of_texts
 from wiserouter.stores.base import Record, State
 from wiserouter.stores.engines.base import Found
-from wiserouter.stores.engines.events import Find, Reserve, Settle
+from wiserouter.stores.engines.events import Find, Reserve, Score, Settle
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import answered_of_text, record_of_text, text_of_name
 from wiserouter.stores.shared.exchange import PendingEvent
@@ -79,6 +79,16 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
             return
     _finish_now(worker, record, pending)
     set_outcome(record, to, cost_usd, model)
+
+
+def score(worker: Worker, record: Record, event: Score) -> object:
+    """Keep a score at the engine, and return its result; learn which model answered, where another worker was told."""
+    asked = [] if record.state == "charged" else [PendingEvent(Find(event.id), "")]
+    result = worker.client.request(PendingEvent(event, ""), *asked)
+    for one in asked:
+        if isinstance(one.result, Found) and one.result.model is not None:
+            record.answered = answered_of_text(one.result.model, record)
+    return result
 
 
 def _reserve_locally(worker: Worker, record: Record) -> bool:

@@ -254,7 +254,7 @@ class SharedStore:
             raise AlreadySettled(decision_id, record.state)
         given = full_score(score)
         event = Score(record.decision.id, source, text_of_score(given), fresh_id())
-        result = self._worker.client.request(PendingEvent(event, ""))
+        result = steps.score(self._worker, record, event)
         if result == "unknown":
             raise UnknownDecision(decision_id)
         if result == "released":
