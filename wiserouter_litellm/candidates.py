@@ -32,8 +32,8 @@ class Length(NamedTuple):
     exact: Mapping[str, int]
 
     def bound_for(self, info: DeploymentInfo) -> int:
-        """Return an upper bound for one deployment."""
-        return self.exact.get(info.encoding or "", self.bound)
+        """Return an upper bound for one deployment, with what its own parameters add."""
+        return self.exact.get(info.encoding or "", self.bound) + info.defaults.input_tokens
 
     def estimate_for(self, info: DeploymentInfo) -> int:
         """Return an estimate for one deployment."""

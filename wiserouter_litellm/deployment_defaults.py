@@ -10,6 +10,7 @@ import litellm
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default
+from wiserouter_litellm.request import added_tokens
 
 
 class Defaults(NamedTuple):
@@ -25,19 +26,22 @@ class Defaults(NamedTuple):
         The service tier; "" for the standard one.
     unbounded : str or None
         A parameter whose cost nothing bounds.
+    input_tokens : int
+        The most tokens that its tools and other texts add to the input.
     """
 
     output_tokens: int | None = None
     answers: int = 1
     tier: str = ""
     unbounded: str | None = None
+    input_tokens: int = 0
 
 
-def defaults_of(params: Mapping[str, Any], unbounded: str | None = None) -> Defaults:
+def defaults_of(params: Mapping[str, Any], unbounded: str | None = None, encoding_of: str | None = None) -> Defaults:
     """Return the parameters that a deployment's `litellm_params` add to requests.
 
     A limit below 1 is none: some servers read -1 as no limit. Where they hold a parameter whose cost nothing bounds, it
-    comes before the one that is known already.
+    comes before the one that is known already. Their texts are counted by the encoding of a model, where one is given.
 
     Examples
     --------
@@ -51,6 +55,7 @@ def defaults_of(params: Mapping[str, Any], unbounded: str | None = None) -> Defa
         max(answers, default=1),
         tier_of(params.get("service_tier")),
         broken_default(params) or unbounded,
+        added_tokens(params, encoding_of),
     )
 
 

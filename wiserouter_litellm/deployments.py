@@ -324,7 +324,7 @@ class DeploymentRegistry:
         return plain._replace(
             model=name,
             rate_card=card,
-            defaults=defaults_of(with_arm(params, arm.params), unbounded),
+            defaults=defaults_of(with_arm(params, arm.params), unbounded, plain.encoding_of),
             has_own_prices=plain.has_own_prices and own is None,
         )
 
@@ -355,7 +355,7 @@ class DeploymentRegistry:
             rate_card,
             encoding,
             encoding_of,
-            defaults_of(params, unbounded_price(deployment)),
+            defaults_of(params, unbounded_price(deployment), encoding_of),
             unknown_limits(params),
             has_own_prices=own is None and states_its_prices(deployment),
         )

@@ -141,8 +141,10 @@ def decided_on_change(
     request = request_of(messages_of(kwargs), kwargs, call.surface, reads_question=False)
     if request is None:
         raise uncountable(group.name)
-    if any(kwargs.get(name) for name in ANSWERS[call.surface]):  # the request has those of its deployment
-        info = info._replace(defaults=info.defaults._replace(answers=1))
+    has_answers = any(kwargs.get(name) for name in ANSWERS[call.surface])
+    info = info._replace(  # the request has the parameters of its deployment
+        defaults=info.defaults._replace(answers=1 if has_answers else info.defaults.answers, input_tokens=0)
+    )
     candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
     bounds = bounds_of(group.name, request, [candidate], group.cap_output_tokens, exact=True, hard=True)
     worst_usd = (bounds.worst_usd or {}).get(info.model, math.inf)

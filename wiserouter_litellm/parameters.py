@@ -88,6 +88,9 @@ _TEMPLATES = (
     *("ensure_alternating_roles", "bos_token", "eos_token", "final_prompt_value", "hf_model_name"),
 )
 _STORED_PROMPT = ("prompt_id", "prompt_variables", "prompt_version", "prompt_environment", "prompt_label")
+_ADDING = frozenset({"prompt_id", "user_continue_message", "assistant_continue_message", "vector_store_ids"})
+"""Parameters of deployments that add text of unknown length."""
+
 _MODELS = (
     *("custom_llm_provider", "model_list", "model_alias_map", "model_config", "silent_model", "use_litellm_proxy"),
 )
@@ -153,7 +156,7 @@ def broken_default(params: Mapping[str, Any]) -> str | None:
     for name, value in params.items():
         if value is None or value is False or name in {"max_retries", "headers", "extra_headers", "priority"}:
             continue
-        if name in SENT_REFUSED:
+        if name in SENT_REFUSED or name in _ADDING:
             return name
         if name in CHECKS and (broken := CHECKS[name](value)) is not None:
             return f"{name}{broken.at}"

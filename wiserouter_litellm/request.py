@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
+from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, count_tokens, question_of
 from wiserouter_litellm.json_objects import MAPPING, SEQUENCE
 from wiserouter_litellm.limits import LIMIT_NAMES, drop_null_limits, write_limits
 from wiserouter_litellm.malformed import refuse_malformed
@@ -136,6 +136,26 @@ def surface_of(messages: object, kwargs: Mapping[str, Any]) -> str:
     return MESSAGES if "messages" in kwargs else CHAT
 
 
+def added_tokens(params: Mapping[str, Any], encoding_of: str | None = None) -> int:
+    """Return the most tokens that the texts in a deployment's own `litellm_params` add to the input of each call.
+
+    Parameters
+    ----------
+    params : mapping
+        The `litellm_params`.
+    encoding_of : str, optional
+        The model whose encoding counts them.
+
+    Examples
+    --------
+    >>> added_tokens({"model": "openai/small", "litellm_system_prompt": "Be brief."})
+    17
+    """
+    texts = [_dump(value) for name in (*_COUNTED, "litellm_system_prompt") if (value := params.get(name))]
+    counted = sum(count_tokens(text, encoding_of).at_most + FRAME_TOKENS for text in texts)
+    return counted + _tools_tokens(params.get("tools") or params.get("functions"))
+
+
 def n_prompts(messages: object) -> int:
     """Return the number of prompts of a text completion; 1 for a chat.
 
@@ -175,7 +195,7 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
     return CallRequest(
         question.text,
         "\n".join([*texts, *extras]),
-        overhead_tokens + (TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0),
+        overhead_tokens + _tools_tokens(tools),
         all_text and not _has_more_input(given),
         output_tokens=_output_limit(given, limits),
         choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
@@ -183,6 +203,11 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
         limit_name=(limits or limit_names)[0],
         informative=question.informative,
     )
+
+
+def _tools_tokens(tools: object) -> int:
+    """Return the most tokens that a provider adds to the prompt where tools are given."""
+    return TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0
 
 
 def _chat(messages: object, kwargs: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:

@@ -1,5 +1,6 @@
 """Limits under a hard budget: the provider receives what was bounded, or the request is refused before it is sent."""
 
+import asyncio
 import json
 import math
 
@@ -10,9 +11,10 @@ import respx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import INPUT_USD, OUTPUT_USD, URL, chat, deployment
-from wiserouter import Budget
+from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter_litellm import attach
 from wiserouter_litellm.limits import ALL_ANSWERS as ANSWERS
 from wiserouter_litellm.limits import ALL_LIMITS as OUTPUT_LIMITS
@@ -226,3 +228,42 @@ test_some_bodies = few(given(bodies, extras)(whatever_passes_is_a_whole_number_a
 test_many_bodies = pytest.mark.slow(
     many(given(bodies, extras)(whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged))
 )
+
+
+LONG = "word " * 400
+SCHEMA = {"type": "object", "description": LONG}
+ADDED = {
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+    "functions": [{"name": "f", "parameters": SCHEMA}],
+    "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}},
+    "litellm_system_prompt": LONG,
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("model", ["small", "gpt-5"])
+async def test_a_hard_budget_bears_the_texts_of_the_parameters_of_a_deployment(settled, name, model):
+    with billing_stub(prices={model: (1e-5, 3e-5)}) as stub:
+        prices = {"input_cost_per_token": 1e-5, "output_cost_per_token": 3e-5}
+        row = deployment(model, url=stub.url, **prices, **{name: ADDED[name]})
+        llms_, router = llms(row), WiseRouter([Model(model, Price(1e-5, 3e-5))], seed=0)
+        attach(llms_, "wise", router=router, budget=Budget(0.05, 100, limit="hard"))
+        reserved_usd = []
+        stub.behaviour = Behaviour(delay_s=0.1)
+        call = asyncio.ensure_future(llms_.acompletion(model="wise", messages=HI, max_tokens=20))
+        while not call.done():
+            await asyncio.sleep(0.01)
+            reserved_usd.append(router.status().reserved_usd)
+        await call
+        assert 0.004 < stub.ledger_usd <= max(reserved_usd)
+        await settled(lambda: router.status().in_flight == 0)
+
+
+async def test_tools_of_the_deployments_that_do_not_fit_leave_the_cheaper_model(settled):
+    with billing_stub() as stub:
+        rows = [deployment(name, url=stub.url, tools=ADDED["tools"]) for name in ("small", "large")]
+        litellm_router, router = llms(*rows), fitted("large")
+        attach(litellm_router, "wise", router=router, budget=Budget(0.004, 1, limit="hard"))
+        await litellm_router.acompletion(model="wise", messages=HI, max_tokens=20)
+        assert ([call.model for call in stub.calls], stub.ledger_usd < 0.004) == (["small"], True)
+        await settled(lambda: router.status().in_flight == 0)

@@ -9,6 +9,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.completion_create_params import CompletionCreateParamsNonStreaming as TextParams
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
+from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS
 from wiserouter_litellm.deployment_defaults import Defaults, defaults_of, unknown_limits
 from wiserouter_litellm.parameters import (
     ALLOWED,
@@ -124,10 +125,13 @@ def test_null_is_always_allowed(name):
         ({"web_search_options": {}}, Defaults(unbounded="web_search_options")),
         ({"additional_drop_params": ["max_tokens"]}, Defaults(unbounded="additional_drop_params")),
         ({"tools": [{"type": "web_search"}]}, Defaults(unbounded="tools[0].type")),
+        ({"prompt_id": "greeting"}, Defaults(unbounded="prompt_id")),
+        ({"user_continue_message": {"role": "user", "content": "go on"}}, Defaults(unbounded="user_continue_message")),
+        ({"vector_store_ids": ["kb"]}, Defaults(unbounded="vector_store_ids")),
     ],
 )
 def test_the_parameters_that_a_deployment_adds(params, defaults):
-    assert defaults_of(params) == defaults
+    assert defaults_of(params)._replace(input_tokens=0) == defaults
     assert broken_default(params) == defaults.unbounded
 
 
@@ -142,3 +146,16 @@ def test_the_parameters_that_a_deployment_adds(params, defaults):
 )
 def test_the_limits_that_a_provider_does_not_know(model, unknown):
     assert unknown_limits({"model": model}) == unknown
+
+
+@pytest.mark.parametrize(
+    ("params", "n_tokens"),
+    [
+        ({"model": "openai/small", "max_tokens": 50, "stop": ["###"]}, 0),
+        ({"litellm_system_prompt": "Be brief. " * 10}, FRAME_TOKENS + 100),
+        ({"tools": []}, 0),
+        ({"tools": [{"type": "function"}]}, TOOLS_TOKENS + FRAME_TOKENS + len('[{"type": "function"}]')),
+    ],
+)
+def test_the_texts_that_a_deployment_adds_are_counted(params, n_tokens):
+    assert defaults_of(params).input_tokens == n_tokens
