@@ -18,11 +18,11 @@ from litellm.integrations.custom_logger import CustomLogger
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import StoreError, UnknownDecision
 from wiserouter.integration import offload
+from wiserouter_litellm.as_sent import refuse_as_sent
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import is_understated, read_answer
 from wiserouter_litellm.blocked_answers import bill_of_answer
 from wiserouter_litellm.call_times import times_of
-from wiserouter_litellm.compactions import refuse_compaction
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
 from wiserouter_litellm.events import answering, attempted, info_of
@@ -152,7 +152,7 @@ class Recorder(CustomLogger):
         attempt = self._attempt_of(model_info)
         hard = attempt is not None and attempt.worst_usd is not None
         send_once(hard)
-        refuse_compaction(attempt, kwargs)
+        refuse_as_sent(attempt, kwargs)
         if attempt is None or attempt.sent:
             return
         is_last = not (attempt.may_change and follows(self.registered))

@@ -51,6 +51,17 @@ def is_hosted(tool: object) -> bool:
     return _broken_rule(tool) is not None
 
 
+def is_search(tool: object) -> bool:
+    """Return True if a tool is a search that the provider runs, or LiteLLM.
+
+    Examples
+    --------
+    >>> [is_search({"type": type, "name": "web_search"}) for type in ("web_search_preview", "function")]
+    [True, False]
+    """
+    return isinstance(tool, Mapping) and (_kind(tool).startswith("web_search") or _name(tool) == RUN_BY_LITELLM)
+
+
 def n_known_schemas(tools: object) -> int:
     """Return the number of tools whose schema the provider adds itself."""
     if not isinstance(tools, list | tuple):
