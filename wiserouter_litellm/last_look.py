@@ -24,7 +24,7 @@ from wiserouter_litellm.direct_calls import direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.parameters import ANSWERS, CHAT, broken_default
-from wiserouter_litellm.request import request_of
+from wiserouter_litellm.request import added_tokens, request_of
 
 Hook = TypeVar("Hook", bound=Callable[..., Awaitable[Any]])
 
@@ -142,9 +142,9 @@ def decided_on_change(
     if request is None:
         raise uncountable(group.name)
     has_answers = any(kwargs.get(name) for name in ANSWERS[call.surface])
-    info = info._replace(  # the request has the parameters of its deployment
-        defaults=info.defaults._replace(answers=1 if has_answers else info.defaults.answers, input_tokens=0)
-    )
+    answers = 1 if has_answers else info.defaults.answers  # the request has those of its deployment
+    added = added_tokens({"litellm_system_prompt": kwargs.get("litellm_system_prompt")})  # and its other texts
+    info = info._replace(defaults=info.defaults._replace(answers=answers, input_tokens=added))
     candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
     bounds = bounds_of(group.name, request, [candidate], group.cap_output_tokens, exact=True, hard=True)
     worst_usd = (bounds.worst_usd or {}).get(info.model, math.inf)

@@ -265,3 +265,15 @@ async def test_a_hard_budget_bears_the_further_calls(stub, settled):
         await SURFACES["chat"](llm)
     await settled(lambda: router.status().charged == 1)
     assert (len(stub.calls), router.status().in_flight) == (1, 0)
+
+
+@ORDERS
+async def test_a_system_prompt_that_a_callback_adds_is_bounded(stub, settled, order):
+    llm, router = attached(
+        stub, lambda kwargs: {**kwargs, "litellm_system_prompt": "word " * 3_000}, order, amount_usd=AMOUNT_USD
+    )
+    for _ in range(3):
+        with contextlib.suppress(BudgetRefused):
+            await SURFACES["chat"](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert stub.ledger_usd <= AMOUNT_USD
