@@ -143,6 +143,7 @@ def attach(
         fallback_policy=fallback_policy,
         draw_by=draw_by,
         arms=arms or {},
+        call_defaults=litellm_router.default_litellm_params,
         conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,

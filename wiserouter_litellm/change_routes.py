@@ -43,7 +43,7 @@ def add_changes(router: APIRouter, recorder: Callable[[], Recorder]) -> None:
             change = body.change()
             if change.limit == "hard":
                 for group in groups:
-                    check_can_be_hard(group.name, group.registry.infos, group.cap_output_tokens)
+                    check_can_be_hard(group.name, group.registry, group.cap_output_tokens)
             answered = groups[0].router.change_budget(change, scope=body.scope, by=ordered_by(caller), key=key or "")
         return {"group": body.group, **as_json(answered)}
 

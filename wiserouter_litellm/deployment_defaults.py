@@ -59,6 +59,19 @@ def defaults_of(params: Mapping[str, Any], unbounded: str | None = None, encodin
     )
 
 
+def changes_cost(name: str, value: object) -> bool:
+    """Return True if a parameter that is added to a call changes what it can cost.
+
+    Examples
+    --------
+    >>> [changes_cost(name, value) for name, value in {"max_tokens": 900, "timeout": 30, "tools": [{}]}.items()]
+    [True, False, True]
+    """
+    is_limit = name in ALL_LIMITS or name in ALL_ANSWERS or (name == "service_tier" and tier_of(value) != "")
+    given = {name: value}
+    return value is not None and (is_limit or broken_default(given) is not None or added_tokens(given) > 0)
+
+
 def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
     """Return the limits of a chat that the provider of a deployment does not know, by LiteLLM's own list.
 

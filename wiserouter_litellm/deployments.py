@@ -108,9 +108,11 @@ class DeploymentRegistry:
     has_arms : bool
         Whether a deployment is several models.
     unused_arms : set of str
-        The names among `arms` that are those of no deployment yet.
+        The `arms` of no deployment yet.
     is_served : callable
         Returns False for the id of a deployment that LiteLLM has removed.
+    call_defaults : mapping of str to object
+        What LiteLLM's Router adds to each call, before what its deployment has (`default_litellm_params`).
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class DeploymentRegistry:
         self._fitted_arms, self._stated_arms = arms_of_pool(fitted_models), dict(arms or {})
         self.has_arms, self.unused_arms = False, set(arms or {})
         self.is_served: Callable[[str], bool] = lambda _: True
+        self.call_defaults: Mapping[str, Any] = {}
         self._infos: dict[str, DeploymentInfo] = {}
         self._arms: dict[str, list[DeploymentInfo]] = {}
         self._configured: dict[tuple[str, str], RateCard] = {}
@@ -305,14 +308,13 @@ class DeploymentRegistry:
                 names[-1],
                 EFFORTS[0],
             )
-        by_price = unbounded_price(deployment)
-        arms = [self._arm(params, plain, one, by_price) for one in stated]
+        arms = [self._arm(params, plain, one, unbounded_price(deployment)) for one in stated]
         for one in arms:
             self._check_one_price(one, new)
         return arms
 
     def _arm(
-        self, params: Mapping[str, Any], plain: DeploymentInfo, arm: ArmSettings, unbounded: str | None
+        self, params: Deployment, plain: DeploymentInfo, arm: ArmSettings, unbounded: str | None
     ) -> DeploymentInfo:
         """Return a deployment with the parameters of an arm."""
         name = arm.named(plain.model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -22,6 +22,7 @@ from wiserouter.integration import (
     prepare_router,
 )
 from wiserouter_litellm.arms import Arms, arms_of_settings
+from wiserouter_litellm.deployment_defaults import changes_cost
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
@@ -50,6 +51,7 @@ def open_group(
     shadow: Shadow | None = None,
     rules: Sequence[str] = (),
     arms: Mapping[str, Sequence[Params]] = MappingProxyType({}),
+    call_defaults: Mapping[str, Any] | None = None,
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -96,6 +98,8 @@ def open_group(
     arms : mapping of str to sequence of mapping
         The parameters with which the deployments of a model are called, a model of the pool for each; by model,
         deployment id or LiteLLM model. By default those of the router's models of that family.
+    call_defaults : mapping of str to object, optional
+        The parameters that LiteLLM's Router adds to each call.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -115,6 +119,7 @@ def open_group(
     _check_choice("draw_by", draw_by, get_args(DrawBy))
     stated = arms_of_settings(arms)
     registry = DeploymentRegistry(name, () if router is None else router.pool.models, prices, priors, stated)
+    registry.call_defaults = dict(call_defaults or {})
     infos = registry.register(deployments, strict=True)
     shared = {one.name: one.registry.infos for one in sharing}
     registries = {peer: DeploymentRegistry(peer, (), prices, priors, stated) for peer in to_join}
@@ -144,7 +149,7 @@ def open_group(
         keeps_conversations=unit != "call",
     )
     if group.hard:
-        check_can_be_hard(name, infos, cap_output_tokens)
+        check_can_be_hard(name, registry, cap_output_tokens)
     group.add_missing_models(infos)
     return group
 
@@ -190,7 +195,7 @@ def _check_one_price(infos: Mapping[str, Iterable[DeploymentInfo]]) -> None:
             )
 
 
-def check_can_be_hard(group: str, infos: Collection[DeploymentInfo], cap_output_tokens: int | None) -> None:
+def check_can_be_hard(group: str, registry: DeploymentRegistry, cap_output_tokens: int | None) -> None:
     """Check that something bounds the cost of every call to the deployments of a group.
 
     Raises
@@ -198,12 +203,14 @@ def check_can_be_hard(group: str, infos: Collection[DeploymentInfo], cap_output_
     UnknownPrice, InvalidInput
         If nothing bounds it; the error names the remedy.
     """
+    infos = registry.infos
     check_bounded(
         [(info.model, info.rate_card) for info in infos],
         {info.model: cap_output_tokens or info.defaults.output_tokens for info in infos},
         "set model_info.max_output_tokens, or cap_output_tokens",
     )
     _check_defaults(group, infos)
+    _check_call_defaults(group, registry.call_defaults)
 
 
 def _check_defaults(group: str, infos: Iterable[DeploymentInfo]) -> None:
@@ -214,4 +221,15 @@ def _check_defaults(group: str, infos: Iterable[DeploymentInfo]) -> None:
                 f"group {group!r} is hard, and nothing bounds {info.defaults.unbounded} in the litellm_params of "
                 f"{info.model!r}, or in LiteLLM's map: take it out, or the deployment",
                 value=info.defaults.unbounded,
+            )
+
+
+def _check_call_defaults(group: str, defaults: Mapping[str, Any]) -> None:
+    """Check that the Router adds nothing to calls that changes their cost after they were bounded."""
+    for name, value in defaults.items():
+        if changes_cost(name, value):
+            raise InvalidInput(
+                f"group {group!r} is hard, and default_litellm_params sets {name}, which replaces what was bounded in "
+                "each call: set it in the litellm_params of the deployments",
+                value=name,
             )

@@ -157,6 +157,7 @@ def _groups_of(
                 fallback_policy=settings.fallback_policy,
                 draw_by=settings.draw_by,
                 arms=account.arms,
+                call_defaults=(config.get("router_settings") or {}).get("default_litellm_params"),
                 shared_budget=None if name in members else name,
                 **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
             )

@@ -15,6 +15,7 @@ from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import INPUT_USD, OUTPUT_USD, URL, chat, deployment
 from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.errors import InvalidInput
 from wiserouter_litellm import attach
 from wiserouter_litellm.limits import ALL_ANSWERS as ANSWERS
 from wiserouter_litellm.limits import ALL_LIMITS as OUTPUT_LIMITS
@@ -267,3 +268,23 @@ async def test_tools_of_the_deployments_that_do_not_fit_leave_the_cheaper_model(
         await litellm_router.acompletion(model="wise", messages=HI, max_tokens=20)
         assert ([call.model for call in stub.calls], stub.ledger_usd < 0.004) == (["small"], True)
         await settled(lambda: router.status().in_flight == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("max_tokens", 900), ("n", 2), ("service_tier", "priority"), ("extra_body", {"max_tokens": 900})),
+        *(("tools", [{"type": "function", "function": {"name": "look"}}]), ("litellm_system_prompt", "Be brief.")),
+    ],
+)
+def test_what_the_router_adds_to_each_call_must_not_change_its_cost(name, value):
+    llm, router = llms(deployment("small"), deployment("large"), default_litellm_params={name: value}), fitted()
+    with pytest.raises(InvalidInput, match=f"default_litellm_params sets {name}") as error:
+        attach(llm, "wise", router=router, budget=Budget(1.0, 10, limit="hard"))
+    assert error.value.value == name
+    attach(llm, "wise", router=fitted(), budget=Budget(1.0, 10))
+
+
+def test_what_the_router_adds_free_of_charge_passes():
+    llm = llms(deployment("small"), deployment("large"), default_litellm_params={"temperature": 0.1, "timeout": 5})
+    attach(llm, "wise", router=fitted(), budget=Budget(1.0, 10, limit="hard"))
