@@ -89,10 +89,11 @@ def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads
     inside = np.maximum((square - count * cell_mean**2).sum(axis=0), 0.0)
     across = (count * (cell_mean - mean) ** 2).sum(axis=0)
     freedom = np.maximum(n - cells, 0.0)
-    identified = (n > cells) & (cells > 1)
     within = inside / np.maximum(freedom, 1.0)
     # method of moments for cells of unequal size: `across` has expectation (cells - 1) within + spread_count between
     spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
+    # where contexts have moved, rounding leaves counts next to 0, beside which `spread_count` is 0
+    identified = (n > cells) & (cells > 1) & (spread_count > 0)
     between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
     varies = identified & (within + between > 0)
     return Spreads(within, between, identified, freedom, _strength(within[varies], between[varies]))

@@ -105,3 +105,11 @@ def test_cells_deviate_in_proportion_to_their_means_unless_their_own_calls_say_o
     assert shared[1] < own[1]
     nothing = np.zeros((2, 3))
     assert not any(one.any() for one in mean_errors(nothing, nothing, nothing))
+
+
+def test_the_rounding_that_moved_contexts_leave_makes_no_spread():
+    count = np.array([[13.0, 2.0**-55], [23.0, 5.0], [15.0, 2.0**-55], [3.0, 2.0**-55]])
+    total = np.array([[11.0, 2.0**-55], [17.0, 4.0], [13.0, 2.0**-55], [1.0, 0.0]])
+    of = spreads(count, total, total)
+    assert of.identified.tolist() == [True, False]
+    assert np.isfinite(of.between).all()
