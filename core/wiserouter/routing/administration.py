@@ -32,7 +32,7 @@ from wiserouter.routing.decision_ids import id_of
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.ordered_mode import RouterMode
-from wiserouter.routing.own_records import has_contexts_of
+from wiserouter.routing.own_records import has_contexts_of, with_names
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
 from wiserouter.routing.router_knowledge import RouterKnowledge
 from wiserouter.routing.shadow import Shadow
@@ -351,7 +351,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         """
         from wiserouter.routing.explanation import explanation_of  # most processes explain nothing
 
-        record = self._store.find(id_of(decision))
+        record = with_names(self._learner, self._store.find(id_of(decision)))
         contexts = self.contexts if self._growing is None and has_contexts_of(self._learner, record) else None
         explanation = explanation_of(record, contexts)
         return replace(explanation, warnings=tuple(self._learner.agreements.warnings.values()))

@@ -201,7 +201,7 @@ class RouterConversations(RouterSettlement):
             asks = call.text is not None or call.embedding is not None or call.context not in (None, NO_CONTEXT)
             if asks:
                 return call.context
-        if state.contexts != self._learner.context_names.of(state.contexts_version):
+        if not self._learner.context_names.has(state.contexts, state.contexts_version):
             return call.context
         kept = self._learner.present_context(state.decision_id, state.context, state.contexts_version)
         return kept if NO_CONTEXT < kept < self._learner.contexts.n_contexts else call.context

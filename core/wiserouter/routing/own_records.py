@@ -2,7 +2,8 @@
 
 A record has the index of its model in the pool of the worker that decided, and names it. A worker learns of the model
 that has this name in its own pool, and in its own contexts only: a record with a model or contexts that it does not
-have is one without a context, which teaches nothing.
+have is one without a context, which teaches nothing. An early version of WISERouter named neither the contexts nor the
+incumbent of shadow mode: its records are read as those of a worker with the same models and contexts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from wiserouter.planning.envelope import SKIP
+from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.day_buckets import name_of
 from wiserouter.stores.shared.shared_contexts import root_name
 from wiserouter.types import NO_CONTEXT
@@ -28,7 +30,7 @@ class ContextNames(NamedTuple):
     Attributes
     ----------
     first : str
-        That of the contexts that a router began with; "" for a single one.
+        That of the contexts that a router began with.
     later : str
         That of all contexts which follow from them; "" where none do.
     """
@@ -40,6 +42,10 @@ class ContextNames(NamedTuple):
         """Return the name of the contexts of a version."""
         return self.later if version else self.first
 
+    def has(self, name: str, version: int) -> bool:
+        """Return True if contexts of a version have this name, or none, as an early WISERouter left them."""
+        return name == self.of(version) if name else not version or bool(self.later)
+
 
 def context_names(contexts: Contexts, encoder: Encoder | None, *, grow: bool) -> ContextNames:
     """Return the names of the contexts that a router begins with, and of those that follow where they `grow`.
@@ -48,15 +54,16 @@ def context_names(contexts: Contexts, encoder: Encoder | None, *, grow: bool) ->
     --------
     >>> from wiserouter import Contexts
     >>> context_names(Contexts.single(), None, grow=False)
-    ContextNames(first='', later='')
+    ContextNames(first='1', later='')
     """
-    first = name_of(contexts) if contexts.n_contexts > 1 else ""
+    first = name_of(contexts) if contexts.n_contexts > 1 else "1"
     return ContextNames(first, root_name(contexts, encoder).partition("|")[2] if grow else "")
 
 
 def has_contexts_of(learner: Learner, record: Record) -> bool:
     """Return True if the context of a record is one of a worker's own, or of those that these followed from."""
-    return record.contexts == learner.context_names.of(record.contexts_version)
+    is_named = learner.context_names.has(record.contexts, record.contexts_version)
+    return is_named and (bool(record.contexts) or record.decision.context < learner.contexts.n_contexts)
 
 
 def teaches(learner: Learner, record: Record) -> bool:
@@ -64,11 +71,26 @@ def teaches(learner: Learner, record: Record) -> bool:
     return record.model != SKIP and has_contexts_of(learner, record)
 
 
+def with_names(learner: Learner, record: Record) -> Record:
+    """Return a record with the name of the model that its index says, where an early WISERouter kept the index alone.
+
+    It has that of the model that answered where this is another one than decided, which may be of any pool.
+    """
+    names, model = learner.pool.names, record.model
+    if record.contexts or record.incumbent or not 0 <= model < len(names):
+        return record
+    answered = "" if record.answered == f"model {model}" else record.answered
+    if is_observed(record.decision.scope):
+        return replace(record, incumbent=names[model], answered=answered)
+    return replace(record, answered=answered) if names[model] == record.decision.model else record
+
+
 def own_record(learner: Learner, record: Record) -> Record:
     """Return a record with the index of its model in a worker's pool; the record of the store stays as it is.
 
     It is `SKIP`, and the record without a context, where the pool has no such model.
     """
+    record = with_names(learner, record)
     name, positions, known = record.name, learner.pool.positions, has_contexts_of(learner, record)
     model = positions.get(name, SKIP)
     if known and model == record.model:

@@ -56,7 +56,7 @@ class Record:
     contexts_version : int
         The version of the contexts that the context of the decision is one of.
     contexts : str
-        The name of these contexts, which workers with others do not have.
+        The name of these contexts, which workers with others do not have; "" of an early record.
     incumbent : str
         Name of the model that takes the call in place of the decision's, in shadow mode; "" where none does.
     answered : str

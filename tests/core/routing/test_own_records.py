@@ -21,7 +21,8 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.learning.residuals import QueryFeatures, Shift
-from wiserouter.routing.own_records import own_record
+from wiserouter.routing.own_records import ContextNames, own_record
+from wiserouter.routing.shadow import observed_scope
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.codec import answered_of_text, record_of_text, text_of_name, text_of_record
 from wiserouter.types import NO_CONTEXT
@@ -215,11 +216,59 @@ def test_a_conversation_takes_its_context_along_to_the_same_contexts_only(tmp_pa
         one.close()
 
 
+@pytest.mark.parametrize("contexts", [None, grouped([0.0, 1.0], [1.0, 0.0])])
+def test_a_call_and_a_conversation_of_an_early_version_go_on_in_a_later_one(place, contexts):
+    store, last = place(), 0 if contexts is None else 1
+    early, later = (worker(store, "small", contexts=contexts, conversations=Conversations()) for _ in range(2))
+    early._learner.context_names = ContextNames("", "")  # it names no contexts
+    decision = early.decide(context=last, conversation="chat")
+    early.refresh()
+    later.charge(decision.id, 0.25)
+    later.reward(decision.id, 0.5)
+    assert (later.estimates.calls[last].sum(), later.estimates.reward[last].sum()) == (1.0, 0.5)
+    assert later.decide(conversation="chat").context == last
+    for one in (early, later):
+        one.close()
+
+
+def test_an_early_record_of_contexts_that_a_worker_lacks_teaches_nothing():
+    router = worker(MemoryStore(), "small", contexts=grouped([0.0, 1.0], [1.0, 0.0]))
+    decision = Decision("d", "small", 2, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, "default", 0.0)
+    assert own_record(router._learner, Record(decision, 0, "actual")).decision.context == NO_CONTEXT
+    moved = Record(decision._replace(context=1), 0, "actual", contexts_version=1)  # of contexts that have grown
+    assert own_record(router._learner, moved).decision.context == NO_CONTEXT
+
+
+def test_an_early_record_of_an_observed_call_names_the_model_of_its_index():
+    router = worker(MemoryStore(), "small", "large")
+    scope = observed_scope("default")
+    decision = Decision("d", "small", 0, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, scope, 0.0)
+    found = own_record(router._learner, Record(decision, 1, "actual"))
+    assert (found.model, found.name, found.decision.context) == (1, "large", 0)
+    assert own_record(router._learner, Record(decision, 2, "actual")).name == "small"
+    router._store.reserve(Record(decision._replace(scope="default"), 0, "actual"))
+    assert router.explain("d").model == "small"
+
+
+@pytest.mark.parametrize(
+    ("scope", "index", "name"),
+    [("default", 0, "small"), ("default", 1, "model 1"), (observed_scope("default"), 1, "large")],
+)
+def test_an_early_record_may_have_the_index_of_the_model_that_answered(scope, index, name):
+    router = worker(MemoryStore(), "small", "large")
+    decision = Decision("d", "small", 0, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, scope, 0.0)
+    record = Record(decision, index, "actual", "charged")
+    record.answered = answered_of_text(str(index), record)
+    found = own_record(router._learner, record)
+    assert found.name == name
+    assert found.decision.context == (NO_CONTEXT if name == "model 1" else 0)
+
+
 def test_deviations_of_models_in_another_order_are_left_out():
     router = worker(MemoryStore(), "small", "large")
     decision = Decision("d", "large", 0, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, "default", 0.0)
     query = QueryFeatures(None, Shift([0.25, 0.5], None))
-    mine, theirs = (Record(decision, model, "actual", query=query) for model in (1, 0))
+    mine, theirs = (Record(decision, model, "actual", query=query, contexts="1") for model in (1, 0))
     assert own_record(router._learner, mine) is mine
     found = own_record(router._learner, theirs)
     assert (found.model, found.query, found.decision.context) == (1, None, 0)
@@ -238,6 +287,6 @@ def test_a_record_names_its_contexts_and_the_incumbent_in_a_store():
 
 @pytest.mark.parametrize("name", ["large", "1", "007", 'with "quotes"', "größer"])
 def test_the_model_that_answered_is_named_in_a_store_and_an_index_of_a_former_one_is_not_taken_for_a_name(name):
-    record = Record(Decision("d", "m", 0, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, "default", 0.0), 1, "actual")
+    record = Record(Decision("d", "m", 0, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, "default", 0.0), 1, "actual", contexts="1")
     assert answered_of_text(text_of_name(name), record) == name
     assert (answered_of_text("1", record), answered_of_text("2", record)) == ("", "model 2")

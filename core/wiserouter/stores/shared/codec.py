@@ -105,7 +105,9 @@ def answered_of_text(text: str, record: Record) -> str:
     """Return the name that `text_of_name` was called on; for an index, "" where it is that of the record's model."""
     if text.startswith('"'):
         return str(json.loads(text))
-    return "" if text == str(record.model) else f"model {text}"  # of a pool that is not known
+    if record.contexts and text == str(record.model):  # an early record may have the index of the one that answered
+        return ""
+    return f"model {text}"  # of a pool that is not known
 
 
 def conversation_of_text(text: str, store: str) -> Conversation:
