@@ -19,7 +19,7 @@ from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
-from wiserouter_litellm.litellm_compat import check_litellm, deployments_of, hands_out, ownership
+from wiserouter_litellm.litellm_compat import call_defaults_of, check_litellm, deployments_of, hands_out, ownership
 from wiserouter_litellm.pre_call_checks import move_before_pins
 from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -143,7 +143,7 @@ def attach(
         fallback_policy=fallback_policy,
         draw_by=draw_by,
         arms=arms or {},
-        call_defaults=litellm_router.default_litellm_params,
+        call_defaults=call_defaults_of(litellm_router),
         conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,

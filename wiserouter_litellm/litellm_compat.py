@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -45,6 +45,13 @@ def ownership(litellm_router: Router) -> Callable[[str], bool]:
     if hasattr(litellm_router, "registry"):
         return lambda deployment_id: bool(litellm_router.registry().has_deployment(deployment_id))
     return litellm_router.has_model_id
+
+
+def call_defaults_of(litellm_router: Router) -> Mapping[str, Any]:
+    """Return the parameters that a router adds to each call."""
+    if hasattr(litellm_router, "settings"):  # LiteLLM 1.109 and later
+        return dict(litellm_router.settings().default_litellm_params or {})
+    return litellm_router.default_litellm_params
 
 
 def hands_out(litellm_router: Router, deployment: Deployment) -> bool:

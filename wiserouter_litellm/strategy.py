@@ -22,7 +22,7 @@ from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.last_look import keep_last
-from wiserouter_litellm.litellm_compat import check_litellm, deployments_of, ownership
+from wiserouter_litellm.litellm_compat import call_defaults_of, check_litellm, deployments_of, ownership
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -108,7 +108,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             fallback_policy=fallback_policy,
             draw_by=draw_by,
             arms=arms or {},
-            call_defaults=litellm_router.default_litellm_params,
+            call_defaults=call_defaults_of(litellm_router),
             conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
