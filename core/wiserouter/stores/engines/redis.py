@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -131,12 +131,16 @@ class RedisEngine:
 
     def _warn_of_eviction(self, client: Any) -> None:
         """Log that the server may delete keys when its memory is full; one that does not say is trusted."""
-        with suppress(Exception):  # the exchange has been applied: whatever the server answers, it holds
+        try:
             memory = client.info("memory")
-            policy = memory.get("maxmemory_policy", "noeviction")
-            if memory.get("maxmemory", 0) > 0 and policy != "noeviction":
-                what = "deletes keys when its memory is full, and loses the amounts spent"
-                logger.warning("%s %s: set maxmemory-policy noeviction, not %s", self.store, what, policy)
+            policy = str(memory.get("maxmemory_policy", "noeviction"))
+            evicts = int(memory.get("maxmemory", 0)) > 0 and policy != "noeviction"
+        except Exception as error:  # the exchange has been applied: whatever the server answers, it holds
+            logger.debug("%s does not say whether it may evict keys: %s", self.store, error)
+            return
+        if evicts:
+            what = "deletes keys when its memory is full, and loses the amounts spent"
+            logger.warning("%s %s: set maxmemory-policy noeviction, not %s", self.store, what, policy)
 
     def _connected(self) -> Redis | RedisCluster:
         with self._lock:
