@@ -9,7 +9,7 @@ changed environment at the budget's rate.
 import numpy as np
 import pytest
 
-from support.worlds import OUTPUT_USD, World, hard
+from support.worlds import NAMES, OUTPUT_USD, World, hard
 from wiserouter import Budget, EpsilonFirst, Model, Optimistic, Price
 
 pytestmark = pytest.mark.slow
@@ -65,6 +65,21 @@ def test_a_model_degrades(seed):
 
     world, ours, theirs = both(seed, scenario)
     assert world.recovery(CHANGE, 0.95 * world.best(RATE_USD)) <= 600
+    assert ours > theirs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", [1, 2])
+def test_a_model_breaks(seed, model):
+    def scenario(world, router):
+        world.serve(router, CHANGE)
+        world.skill[:, model] = 0.0
+        world.serve(router, T - CHANGE)
+
+    world, ours, theirs = both(seed, scenario)
+    broken = [name == NAMES[model] for name in world.chosen[CHANGE:]]
+    assert sum(broken[:1_500]) <= 60
+    assert world.recovery(CHANGE, 0.95 * world.best(RATE_USD)) <= 400
     assert ours > theirs
 
 

@@ -1,21 +1,23 @@
 r"""Drift detection: old observations fade, and those that a test contradicts fade at once.
 
-Time is cut into buckets. When one ends, its observations are tested against all before it: the mean reward and the
-mean cost of each model, and the frequencies of the contexts. With `n` and `n'` observations of a (context, model) in
-the bucket and before it, `d` the difference of their means and `s` the standard deviation of single observations, a
-model has changed where
+Requests are cut into buckets. When one is full, its observations are tested against all before it: the mean reward
+and the mean cost of each model, and the frequencies of the contexts. Rewards are tested on the way, too, each time
+that a bucket has doubled, so that a model which breaks is not called until its end; few costs say little, since they
+have heavy tails. With `n` and `n'` observations of a (context, model) in the bucket and before it, `d` the difference
+of their means and `s` the standard deviation of single observations, a model has changed where
 
 .. math:: \Bigl|\sum_j h_j d_j\Bigr| > z\, s \sqrt{\sum_j h_j}, \qquad h_j = \frac{n_j n_j'}{n_j + n_j'},
 
 the stratified two-sample z-test; each pair is tested in the same way, and frequencies by the chi-square test of
 homogeneity. All tests of a bucket share one rate of false alarms (Bonferroni). Where a test rejects, the old
-observations of that model (or pair, or of the frequencies) count for half as much as the new ones from then on: the
-confidence in what changed becomes wide, and all else is kept.
+observations of that model (or pair, or of the frequencies) count for half as much as the new ones from then on, and a
+new bucket starts: the confidence in what changed becomes wide, and all else is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, inf, log2
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -35,9 +37,6 @@ KEPT = 0.5
 FEWEST = 20
 """Fewest new observations of a model, or of the frequencies, that are tested: normal tests need n p (1 - p) >= 5, here
 for p = 1/2."""
-
-ENOUGH = 100
-"""Requests per model that a bucket must hold before it is tested, or `bucket_requests` in total if that is less."""
 
 ROUNDING = 1e-9
 """Relative difference of two means that is rounding only: sums of floats round."""
@@ -86,11 +85,10 @@ class Watch:
     ----------
     half_life_s : float, optional
         Age at which an observation counts half; by default it fades only where a test contradicts it.
-    bucket_s : float, default 3,600
-        Length of a bucket, after which observations fade and are tested; with fewer than 100 requests per model the
-        test waits and the bucket goes on.
+    fade_every_s : float, default 3,600
+        Time after which observations have faded by another step, where there is a half-life.
     bucket_requests : int, default 500
-        Length of a bucket in requests, whichever ends first.
+        Length of a bucket.
     false_alarms : float, default 0.001
         Probability that any test of a bucket rejects though nothing has changed.
 
@@ -98,8 +96,10 @@ class Watch:
     ----------
     bucket : Estimates
         The observations since the last test.
+    next_test : int
+        Requests in the bucket at which it is tested next.
     due_s : float, seconds
-        The time at which the bucket ends, if it is not full before.
+        The time at which observations fade next; infinite without a half-life.
 
     Raises
     ------
@@ -107,11 +107,15 @@ class Watch:
         If a setting is out of range.
     """
 
+    bucket: Estimates
+    next_test: int
+    due_s: float
+
     def __init__(
         self,
         *,
         half_life_s: float | None = None,
-        bucket_s: float = 3_600.0,
+        fade_every_s: float = 3_600.0,
         bucket_requests: int = 500,
         false_alarms: float = 1e-3,
     ) -> None:
@@ -120,7 +124,7 @@ class Watch:
         if not 0.0 < false_alarms < 1.0:
             raise InvalidInput(f"false_alarms must lie in (0, 1), got {false_alarms!r}", value=false_alarms)
         self.half_life_s = half_life_s
-        self.bucket_s = check_amount("bucket_s", bucket_s)
+        self.fade_every_s = check_amount("fade_every_s", fade_every_s)
         self.bucket_requests = check_count("bucket_requests", bucket_requests, least=1)
         self.false_alarms = false_alarms
         self._fading = Fading(half_life_s)
@@ -128,10 +132,9 @@ class Watch:
     def follow(self, estimates: Estimates, now_s: float) -> None:
         """Start a bucket of the observations added to `estimates` from now on."""
         self._estimates = estimates
-        self.bucket = Estimates(*estimates.shape)
-        self._began_s = now_s
         self._fading.reshape(*estimates.shape)
         self._start_bucket(now_s)
+        self._start_step(now_s)
 
     def sums_since(self, at_s: float) -> list[Estimates]:
         """Return the sums that hold an observation of a decision made at `at_s`: the bucket too, if it is in it."""
@@ -142,40 +145,53 @@ class Watch:
         return self._fading.left_of(decided_s, context, model)
 
     def check_drift(self, now_s: float) -> Changes | None:
-        """Fade observations if the bucket has ended, test it if it is full enough, and return the changes found.
+        """Fade observations where that is due, test the bucket if it is full or has doubled, and return what was found.
 
         Returns
         -------
         Changes or None
-            None while neither is due.
+            None if nothing was faded, and no bucket has ended.
         """
-        n = self.bucket.n_invoked
-        if now_s < self.due_s and n < self.bucket_requests:
+        n, fades = self.bucket.n_invoked, now_s >= self.due_s
+        if not fades and n < self.next_test:
             return None
-        full = n >= min(self.bucket_requests, ENOUGH * self._estimates.shape[1])
-        if not full and self.half_life_s is None:
+        full, changes = n >= self.bucket_requests, _no_changes(self._estimates)
+        if n >= self.next_test:
+            changes = self._test(full)
+            self.next_test = min(2 * n, self.bucket_requests)
+        ended = full or changes.rewards.any()
+        if not (ended or fades):
             return None
-        changes = self._test() if full else _no_changes(self._estimates)
         self._discount(changes)
         if self.half_life_s is not None:
             factor = self._fading.fade(max(now_s - self._faded_at, 0.0))  # no time passes while a clock goes back
             for seen in (self._estimates, self.bucket):
                 seen.fade(factor)
-        if full:
-            self.bucket, self._began_s = Estimates(*self._estimates.shape), now_s
-        self._start_bucket(now_s)
+        if ended:
+            self._start_bucket(now_s)
+        self._start_step(now_s)
         return changes
 
     def _start_bucket(self, now_s: float) -> None:
-        self._faded_at, self.due_s = now_s, now_s + self.bucket_s
+        self.bucket = Estimates(*self._estimates.shape)
+        self._began_s = now_s
+        self.next_test = min(FEWEST, self.bucket_requests)
+
+    def _start_step(self, now_s: float) -> None:
+        self._faded_at, self.due_s = now_s, inf if self.half_life_s is None else now_s + self.fade_every_s
         self._fading.start_bucket(now_s)
 
-    def _test(self) -> Changes:
-        n_contexts, n_models = self._estimates.shape
-        tests = 2 * n_models * (n_contexts + 1) + 1
+    def _test(self, full: bool) -> Changes:
+        """Test the rewards, and if the bucket is full, the costs and the frequencies."""
+        seen, bucket = self._estimates, self.bucket
+        n_contexts, n_models = seen.shape
+        times = 1 + max(ceil(log2(self.bucket_requests / FEWEST)), 0)  # of the rewards of one bucket
+        tests = (times + 1) * n_models * (n_contexts + 1) + 1
         z = NormalDist().inv_cdf(1.0 - self.false_alarms / (2.0 * tests))
-        rewards, costs = (_changed(self._estimates, self.bucket, fields, z) for fields in (_REWARDS, _COSTS))
-        return Changes(rewards, costs, _frequencies_changed(self._estimates.met, self.bucket.met, z))
+        rewards = _changed(seen, bucket, _REWARDS, z)
+        if not full:
+            return Changes(rewards, np.zeros_like(rewards), False)
+        return Changes(rewards, _changed(seen, bucket, _COSTS, z), _frequencies_changed(seen.met, bucket.met, z))
 
     def _discount(self, changes: Changes) -> None:
         met = np.full(self._estimates.shape, changes.frequencies)

@@ -296,7 +296,7 @@ class Learner:
     def check_drift(self) -> None:
         """Fade old observations and test for drift, where a bucket has ended; then plan again."""
         watch, now_s = self._watch, self._now()
-        if watch is None or (now_s < watch.due_s and watch.bucket.n_invoked < watch.bucket_requests):
+        if watch is None or (now_s < watch.due_s and watch.bucket.n_invoked < watch.next_test):
             return  # as almost always, without a call of the detector
         changes = watch.check_drift(now_s)
         if changes is None:

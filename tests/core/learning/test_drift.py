@@ -35,7 +35,7 @@ def test_nothing_is_noticed_while_nothing_changes():
     for _ in range(20):
         estimates, watch = watched()
         for hour in range(1, 11):
-            bucket(watch, estimates, rng, SKILL, 400)
+            bucket(watch, estimates, rng, SKILL, 500)
             changes = watch.check_drift(3_600.0 * hour)
             alarms += bool(changes.rewards.any() or changes.costs.any() or changes.frequencies)
     assert alarms <= 2  # of 200 buckets, at .001 each
@@ -64,7 +64,7 @@ def test_a_model_that_got_worse_is_noticed_and_the_others_are_kept():
 
 def test_a_change_in_one_context_leaves_the_others():
     rng = np.random.default_rng(2)
-    estimates, watch = watched(bucket_requests=10**9)
+    estimates, watch = watched(bucket_requests=1_200)
     bucket(watch, estimates, rng, SKILL, 6_000)
     watch.check_drift(3_600.0)
     odd = SKILL.copy()
@@ -80,7 +80,7 @@ def test_costs_and_frequencies_are_watched_too():
     estimates, watch = watched()
     bucket(watch, estimates, rng, SKILL, 2_000)
     watch.check_drift(3_600.0)
-    bucket(watch, estimates, rng, SKILL, 400, cost=2.0, freq=[0.7, 0.1, 0.1, 0.1])
+    bucket(watch, estimates, rng, SKILL, 500, cost=2.0, freq=[0.7, 0.1, 0.1, 0.1])
     changes = watch.check_drift(7_200.0)
     assert changes.costs.any(axis=0).all()
     assert not changes.rewards.any()
@@ -103,25 +103,69 @@ def test_fading_keeps_means_and_shrinks_counts(factor):
 def test_half_of_the_weight_is_left_after_a_half_life_whatever_the_buckets():
     for steps in (1, 7, 24):
         rng = np.random.default_rng(5)
-        estimates, watch = watched(half_life_s=86_400.0, bucket_s=86_400.0 / steps)
+        estimates, watch = watched(half_life_s=86_400.0, fade_every_s=86_400.0 / steps)
         bucket(watch, estimates, rng, SKILL, 400)
         for step in range(1, steps + 1):
             assert watch.check_drift(86_400.0 / steps * step + 1e-6 * step) is not None
         assert estimates.labels.sum() == pytest.approx(200.0)
 
 
-def test_a_bucket_lasts_until_time_or_requests_are_over():
-    _, watch = watched(bucket_s=60.0, bucket_requests=500)
-    for _ in range(299):
+def test_a_bucket_lasts_until_it_is_full_whatever_the_time():
+    _, watch = watched(bucket_requests=500)
+    for _ in range(499):
         watch.bucket.add_invoked(0, 0)
-    assert watch.check_drift(60.0) is None  # too few for three models: the bucket goes on
+        assert watch.check_drift(1e9) is None
     watch.bucket.add_invoked(0, 0)
-    assert watch.check_drift(59.0) is None
-    assert watch.check_drift(60.0) is not None
-    for _ in range(500):
-        assert watch.check_drift(61.0) is None
+    assert watch.check_drift(0.0) is not None
+    assert watch.bucket.n_invoked == 0
+
+
+def test_rewards_are_tested_each_time_that_a_bucket_has_doubled():
+    _, watch = watched(bucket_requests=500)
+    tested = []
+    for n in range(1, 501):
         watch.bucket.add_invoked(0, 0)
-    assert watch.check_drift(61.0) is not None
+        if n >= watch.next_test:
+            tested.append(n)
+        watch.check_drift(0.0)
+    assert tested == [20, 40, 80, 160, 320, 500]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_model_that_breaks_is_noticed_within_a_few_dozen_calls(seed):
+    rng = np.random.default_rng(seed)
+    estimates, watch = watched()
+    while watch.bucket.n_invoked or not estimates.n_invoked:
+        bucket(watch, estimates, rng, SKILL, 1)
+        watch.check_drift(0.0)
+    broken = SKILL * [0.0, 1.0, 1.0]
+    n, changes = 0, None
+    while changes is None:
+        bucket(watch, estimates, rng, broken, 1)
+        n, changes = n + 1, watch.check_drift(0.0)
+    assert n <= 160  # a third of them calls of this model
+    assert changes.rewards[:, 0].all()
+    assert not changes.rewards[:, 1:].any()
+    assert not changes.costs.any()
+    assert not changes.frequencies
+
+
+def test_rare_dear_calls_do_not_end_a_bucket_early():
+    rng = np.random.default_rng(8)
+    estimates, watch = watched()
+    for _ in range(3_000):
+        bucket(watch, estimates, rng, SKILL, 1, cost=float(np.exp(rng.normal(0, 2.0))))
+        changes = watch.check_drift(0.0)
+        assert changes is None or not changes.rewards.any()
+
+
+def test_an_hour_of_few_requests_does_not_put_off_a_test():
+    _, watch = watched(half_life_s=86_400.0)
+    for n in range(20):
+        assert watch.next_test == 20
+        watch.bucket.add_invoked(0, 0)
+        watch.check_drift(3_600.0 * (n + 1) if n < 19 else 0.0)
+    assert watch.next_test == 40
 
 
 def test_a_change_is_noticed_where_traffic_is_thin():
@@ -142,7 +186,7 @@ def test_a_change_is_noticed_where_traffic_is_thin():
     ("settings", "says"),
     [
         ({"half_life_s": 0.0}, "half_life_s must be above 0"),
-        ({"bucket_s": -1.0}, "bucket_s must be a finite number of at least 0"),
+        ({"fade_every_s": -1.0}, "fade_every_s must be a finite number of at least 0"),
         ({"bucket_requests": 0}, "bucket_requests must be a whole number"),
         ({"false_alarms": 1.0}, r"false_alarms must lie in \(0, 1\)"),
     ],

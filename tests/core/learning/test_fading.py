@@ -27,7 +27,7 @@ def served(clock, watch):
 
 
 def watched():
-    estimates, watch = Estimates(2, 1), Watch(half_life_s=3_000.0, bucket_s=1_000.0, bucket_requests=10**9)
+    estimates, watch = Estimates(2, 1), Watch(half_life_s=3_000.0, fade_every_s=1_000.0, bucket_requests=10**9)
     watch.follow(estimates, 0.0)
     return watch, estimates
 
