@@ -12,7 +12,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wiserouter import Decision
@@ -59,6 +59,8 @@ class OpenAttempt:
         Whether other callbacks may change or stop it after it was bounded.
     sends : str or None
         The model that is called, as LiteLLM names it, where that may change.
+    unshown : mapping of str to object
+        What it is sent with, of what LiteLLM does not show to all hooks.
     log : weak reference or None
         LiteLLM's log of the call, where that may change.
     started : object
@@ -81,6 +83,7 @@ class OpenAttempt:
     sent: bool = False
     may_change: bool = False
     sends: str | None = None
+    unshown: Mapping[str, Any] = field(default_factory=dict)
     log: weakref.ref[Any] | None = None
     started: object = None
     answered: bool = False
@@ -95,6 +98,12 @@ class OpenAttempt:
         log = kwargs.get("litellm_logging_obj")
         self.log = None if log is None else weakref.ref(log)
         self.started = self._started()
+
+    def with_unshown(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a call of `/v1/messages`, also where LiteLLM does not show all of them."""
+        complete = {**self.unshown, **kwargs}
+        self.unshown = {name: complete[name] for name in ("max_tokens", "system") if name in complete}
+        return complete
 
     @property
     def was_sent(self) -> bool:

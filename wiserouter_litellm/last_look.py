@@ -1,7 +1,8 @@
 """The last look at a call before it is sent: other callbacks may change or stop it after it was bounded.
 
 LiteLLM asks its callbacks in their order, and ours comes early, since it selects. So where others may change calls, one
-more of ours is kept at the end of the list.
+more of ours is kept at the end of the list. Where LiteLLM translates a call for a provider with another interface, it
+asks all of them once more.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from wiserouter_litellm.deployments import Candidate, DeploymentInfo
 from wiserouter_litellm.direct_calls import direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.parameters import ANSWERS, CHAT, broken_default
+from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, broken_default
 from wiserouter_litellm.request import added_tokens, request_of
+
+_HOOKS = ("async_pre_call_deployment_hook", "async_pre_request_hook")
+"""The hooks in which callbacks may change a call after its deployment was selected."""
 
 Hook = TypeVar("Hook", bound=Callable[..., Awaitable[Any]])
 
@@ -73,6 +77,10 @@ class LastLook(CustomLogger):
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
         """Look at a call as the other callbacks have left it."""
         await cast("LooksAgain", self.first).alook_again(kwargs, call_type)
+
+    async def async_pre_request_hook(self, model: str, messages: list[Any], kwargs: dict[str, Any]) -> None:
+        """Look once more at a call of `/v1/messages`, which other callbacks may change in this hook as well."""
+        await self.async_pre_call_deployment_hook({**kwargs, "model": model, "messages": messages}, MESSAGES)
 
 
 def keep_last(first: CustomLogger) -> bool:
@@ -129,7 +137,7 @@ def decided_on_change(
     group, model = attempt.group, kwargs.get("model")
     if info is None:
         raise uncountable(group.name)
-    if attempt.sends is not None and model != attempt.sends:
+    if attempt.sends not in {None, model, f"{kwargs.get('custom_llm_provider')}/{model}"}:
         raise BadRequestError(
             f"group {group.name!r}: a callback replaced the model {attempt.sends!r} by {str(model)!r:.60} after the "
             "budget had chosen it; the budget is hard, so change the model in async_pre_call_hook, before that",
@@ -137,6 +145,8 @@ def decided_on_change(
             llm_provider="wiserouter",
         )
     call = direct_call(call_type, kwargs)
+    if call.surface == MESSAGES:
+        kwargs = attempt.with_unshown(kwargs)
     refuse_added(group.name, call.surface, kwargs)
     request = request_of(messages_of(kwargs), kwargs, call.surface, reads_question=False)
     if request is None:
@@ -195,5 +205,5 @@ def _changes_calls(callback: object) -> bool:
     """Return True if a callback of others may change or stop a call before it is sent."""
     if not isinstance(callback, CustomLogger) or isinstance(callback, LastLook):
         return False
-    own = type(callback).async_pre_call_deployment_hook
-    return own is not CustomLogger.async_pre_call_deployment_hook and not hasattr(callback, "alook_again")
+    own = any(getattr(type(callback), name) is not getattr(CustomLogger, name) for name in _HOOKS)
+    return own and not hasattr(callback, "alook_again")

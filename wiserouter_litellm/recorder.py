@@ -172,12 +172,12 @@ class Recorder(CustomLogger):
         """
         info = kwargs.get("model_info")
         attempt = self._attempt_of(info)
-        if attempt is None or attempt.sent or not isinstance(info, MAPPING):
+        if attempt is None or not isinstance(info, MAPPING):
             return
+        attempt.sent = False  # LiteLLM shows a call that it has translated again: it is released if it is refused now
         if attempt.worst_usd is not None:
             look = partial(decided_on_change, attempt, info_of(attempt.group, info), kwargs, call_type)
-            decision = await _off_the_loop(attempt.group, look)
-            if decision is not None:
+            if (decision := await _off_the_loop(attempt.group, look)) is not None:
                 self._replace(attempt, decision, info, kwargs)
         attempt.sent = True
 

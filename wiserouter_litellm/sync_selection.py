@@ -15,6 +15,7 @@ from litellm.types.router import RouterRateLimitError
 from wiserouter.errors import BudgetError
 from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.last_look import keep_last
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.selection import Selection
@@ -130,7 +131,9 @@ def select_in_order(
         group.release(selection.decision.id)
         raise
     callback.record(group, selection, kwargs, metadata_of(kwargs))
-    callback.confirm(deployment["model_info"], kwargs)  # no hook follows on this path
+    if keep_last(callback.registered):  # LiteLLM asks callbacks on this path about responses alone
+        callback.attempts[selection.decision.id].expect_changes(deployment["litellm_params"])
+    callback.confirm(deployment["model_info"], kwargs)
     return deployment
 
 

@@ -7,6 +7,7 @@ import gc
 import litellm
 import pytest
 from litellm.integrations.custom_logger import CustomLogger
+from litellm.types.utils import CallTypes
 
 from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
@@ -54,16 +55,14 @@ def stub():
         yield stub
 
 
-def attached(stub, change, order="after ours", limit="hard", amount_usd=10.0, settings=None, **params):
+def attached(
+    stub, change, order="after ours", limit="hard", amount_usd=10.0, settings=None, provider="openai", **params
+):
     """Return a LiteLLM router with a callback that was added before or after ours, and the group's router."""
-    llm, router = (
-        llms(
-            *[deployment(name, url=stub.url, **params) for name in ("small", "large")],
-            **{"disable_cooldowns": True, **(settings or {})},
-        ),
-        fitted(),
-    )
-    hook = Hook(change)
+    url = stub.root if provider == "anthropic" else stub.url
+    rows = [deployment(name, url=url, model=f"{provider}/{name}", **params) for name in ("small", "large")]
+    llm, router = llms(*rows, **{"disable_cooldowns": True, **(settings or {})}), fitted()
+    hook = change if isinstance(change, CustomLogger) else Hook(change)
     if order == "before ours":
         litellm.callbacks.append(hook)
     attach(llm, "wise", router=router, budget=Budget(amount_usd, 100, limit=limit))
@@ -82,6 +81,77 @@ async def test_a_hard_budget_bears_what_another_callback_makes_of_a_call(stub, s
     await settled(lambda: router.status().in_flight == 0)
     assert stub.ledger_usd <= AMOUNT_USD
     assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+def lengthened(kwargs):
+    """Return the arguments of a call of any surface with a higher limit."""
+    return {**kwargs, **dict.fromkeys(kwargs.keys() & {"max_tokens", "max_output_tokens"}, 900)}
+
+
+class TranslatedHook(Hook):
+    """Changes a call of `/v1/messages` once LiteLLM has translated it, and not before."""
+
+    async def async_pre_call_deployment_hook(self, kwargs, call_type):
+        return kwargs if call_type == CallTypes.anthropic_messages else self.change(kwargs)
+
+
+@pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])  # responses, chat
+@ORDERS
+async def test_so_it_bears_what_is_made_of_a_call_that_litellm_has_translated(stub, settled, provider, order):
+    hook = TranslatedHook(lengthened)
+    llm, router = attached(stub, hook, order, amount_usd=AMOUNT_USD, provider=provider)
+    for _ in range(3):
+        with contextlib.suppress(BudgetRefused):
+            await SURFACES["messages"](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert stub.ledger_usd <= AMOUNT_USD
+    assert (router.status().presumed, router.status().spent_usd) == (0, pytest.approx(stub.ledger_usd))
+
+
+class RequestHook(CustomLogger):
+    """Changes a call of `/v1/messages` in a hook that LiteLLM asks after those of the deployment."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    async def async_pre_request_hook(self, model, messages, kwargs):
+        return self.change(messages, kwargs)
+
+
+REQUEST_CHANGES = {
+    "system": lambda _, kwargs: {**kwargs, "system": "word " * 3_000},
+    "messages": lambda messages, _: messages.append({"role": "user", "content": "word " * 3_000}),
+    "search": lambda _, kwargs: {**kwargs, "tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+}
+
+
+@pytest.mark.parametrize("change", REQUEST_CHANGES)
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "hosted_vllm"])
+async def test_so_it_bears_what_a_callback_makes_of_a_request_of_messages(stub, settled, provider, change):
+    hook = RequestHook(REQUEST_CHANGES[change])
+    llm, router = attached(stub, hook, amount_usd=AMOUNT_USD, provider=provider)
+    for _ in range(2):
+        with pytest.raises((BudgetRefused, litellm.BadRequestError)):
+            await llm.aanthropic_messages(model="wise", messages=list(HI), max_tokens=20)
+    await settled(lambda: router.status().in_flight == 0)
+    assert (stub.calls, router.status().spent_usd) == ([], 0.0)
+
+
+async def test_a_request_hook_that_changes_nothing_changes_no_bound(stub, settled):
+    hook = RequestHook(lambda _, kwargs: kwargs)
+    llm, router = attached(stub, hook, amount_usd=0.001, provider="anthropic")
+    await SURFACES["messages"](llm, system="Be brief.")
+    await settled(lambda: router.status().charged == 1)
+    assert router.status().released == 0
+
+
+def test_so_it_bears_a_change_of_a_synchronous_response(stub):
+    llm, _ = attached(stub, lengthened, amount_usd=AMOUNT_USD)
+    for _ in range(3):
+        with contextlib.suppress(BudgetRefused):
+            llm.responses(model="wise", input="hello there", max_output_tokens=20)
+    assert stub.ledger_usd <= AMOUNT_USD
 
 
 @ORDERS
@@ -157,7 +227,8 @@ async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surfac
     llm, router = attached(stub, lambda kwargs: kwargs, **params)
     await SURFACES[surface](llm)
     await settled(lambda: router.status().charged == 1)
-    assert (router.status().released, len(stub.calls)) == (0, 1)
+    assert len(stub.calls) == 1
+    assert router.status().released == (surface == "messages")  # a translated call is bounded as it is then
 
 
 @pytest.mark.parametrize("surface", SURFACES)
