@@ -105,6 +105,10 @@ class OpenAttempt:
         self.unshown = {name: complete[name] for name in ("max_tokens", "system") if name in complete}
         return complete
 
+    def has_log_of(self, kwargs: Mapping[str, Any]) -> bool:
+        """Return True unless these are the arguments of another call, such as one that a callback makes meanwhile."""
+        return self.log is None or self.log() is kwargs.get("litellm_logging_obj")
+
     @property
     def was_sent(self) -> bool:
         """Whether it was sent: where another callback let the last look miss it, LiteLLM's log says so."""

@@ -14,7 +14,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm.deployments import Deployment
-from wiserouter_litellm.events import answering, attempted
+from wiserouter_litellm.events import about_to_be_sent, answering, attempted
 from wiserouter_litellm.group import DECISION_KEY
 from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.last_look import drop_last, sparing
@@ -73,7 +73,7 @@ class Dispatcher(CustomLogger):
 
     async def alook_again(self, kwargs: Mapping[str, Any], call_type: Any) -> None:
         """Look at a call once more before it is sent."""
-        if recorder := self._of(kwargs.get("model_info")):
+        if recorder := self._of(about_to_be_sent(kwargs)):
             await recorder.alook_again(kwargs, call_type)
 
     async def async_post_call_success_deployment_hook(

@@ -7,19 +7,27 @@ from typing import Any
 
 from wiserouter_litellm.arms import ARM_KEY
 from wiserouter_litellm.deployments import DeploymentInfo
-from wiserouter_litellm.group import Group
+from wiserouter_litellm.group import DECISION_KEY, Group
+from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.origin import metadata_of
+from wiserouter_litellm.other_surfaces import UNROUTED_KEY
 
 
 def answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the `model_info` of the deployment that answered."""
-    params = kwargs.get("litellm_params") or {}
-    return params.get("model_info") or metadata_of(params).get("model_info") or {}
+    return about_to_be_sent(kwargs.get("litellm_params") or {})
 
 
 def attempted(kwargs: Mapping[str, Any]) -> object:
     """Return the `model_info` of an attempt's own deployment; the metadata may hold that of the next attempt."""
     return (kwargs.get("litellm_params") or {}).get("model_info")
+
+
+def about_to_be_sent(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the `model_info` of a call; where another callback took our mark out, LiteLLM's metadata still have it."""
+    found = [info for each in (kwargs, metadata_of(kwargs)) if isinstance(info := each.get("model_info"), MAPPING)]
+    marked = (info for info in found if DECISION_KEY in info or UNROUTED_KEY in info)
+    return next(marked, found[0] if found else {})
 
 
 def info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | None:

@@ -25,7 +25,7 @@ from wiserouter_litellm.blocked_answers import bill_of_answer
 from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
-from wiserouter_litellm.events import answering, attempted, info_of
+from wiserouter_litellm.events import about_to_be_sent, answering, attempted, info_of
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.json_objects import MAPPING
@@ -170,9 +170,9 @@ class Recorder(CustomLogger):
         BudgetRefused, BudgetUncertain, litellm.BadRequestError
             If a hard budget does not bear the call as it has become.
         """
-        info = kwargs.get("model_info")
+        info = about_to_be_sent(kwargs)
         attempt = self._attempt_of(info)
-        if attempt is None or not isinstance(info, MAPPING):
+        if attempt is None or not (info is kwargs.get("model_info") or attempt.has_log_of(kwargs)):
             return
         attempt.sent = False  # LiteLLM shows a call that it has translated again: it is released if it is refused now
         if attempt.worst_usd is not None:

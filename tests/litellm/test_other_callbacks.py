@@ -146,6 +146,37 @@ async def test_a_request_hook_that_changes_nothing_changes_no_bound(stub, settle
     assert router.status().released == 0
 
 
+@pytest.mark.parametrize("info", [{}, None, {"id": "small"}], ids=str)
+@pytest.mark.parametrize("surface", SURFACES)
+@ORDERS
+async def test_so_it_bears_a_change_where_a_callback_takes_its_mark_out(stub, settled, surface, info, order):
+    llm, router = attached(
+        stub, lambda kwargs: {**lengthened(kwargs), "model_info": info}, order, amount_usd=AMOUNT_USD
+    )
+    for _ in range(3):
+        with contextlib.suppress(BudgetRefused):
+            await SURFACES[surface](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert stub.ledger_usd <= AMOUNT_USD
+    assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+async def test_a_call_that_a_callback_makes_meanwhile_is_not_taken_for_that_one(stub, settled):
+    asked = []
+
+    class Judge(CustomLogger):
+        async def async_pre_call_deployment_hook(self, kwargs, call_type):
+            if not asked:
+                asked.append(True)
+                same = {"metadata": kwargs["metadata"], "api_base": stub.url, "api_key": "sk-provider"}
+                await litellm.acompletion(model="openai/large", messages=HI, max_tokens=900, **same)
+
+    llm, router = attached(stub, Judge())
+    await SURFACES["chat"](llm)
+    await settled(lambda: router.status().in_flight == 0)
+    assert (len(stub.calls), router.status().released) == (2, 0)
+
+
 def test_so_it_bears_a_change_of_a_synchronous_response(stub):
     llm, _ = attached(stub, lengthened, amount_usd=AMOUNT_USD)
     for _ in range(3):
