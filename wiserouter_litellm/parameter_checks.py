@@ -180,6 +180,8 @@ def _first_other(value: object, allowed: frozenset[str], rule: str) -> BrokenRul
 
 
 CHECKS: Mapping[str, Check] = {
+    "_encrypted_content_affinity_pinned": _only(True),
+    "_mid_stream_fallback_controls": _object_of_litellm,
     "additional_drop_params": _dropped,
     "background": _only(False),
     "client": _object_of_litellm,
@@ -189,6 +191,7 @@ CHECKS: Mapping[str, Check] = {
     "extra_body": _extra_body,
     "extra_headers": _extra_headers,
     "headers": _headers,
+    "include_fallback_errors": _only(True, False),
     "input": _items,
     "inference_geo": _only("global", "not_available"),
     "max_retries": _retries,

@@ -112,9 +112,8 @@ _ROUTER_KEYS = frozenset(
     {
         *("client", "organization", "priority", "specific_deployment", "disable_fallbacks", "include_fallback_errors"),
         *("context_window_fallbacks", "content_policy_fallbacks", "model_group_retry_policy", "attempted_targets"),
-        *("router_settings_override", "session_id", "trace_id", "user_id", "user_api_key_auth", "original_model_group"),
         *("mock_testing_fallbacks", "mock_testing_context_fallbacks", "mock_testing_content_policy_fallbacks"),
-        *("mock_testing_rate_limit_error", "mock_delay", "mock_tool_calls", "deployment"),
+        *("mock_testing_rate_limit_error", "mock_tool_calls", "deployment", "user_api_key_auth"),
         *("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids"),
         *("_encrypted_content_affinity_pinned", "_mid_stream_fallback_controls"),
     }

@@ -88,11 +88,16 @@ def test_prices_and_unknown_names_are_refused(surface, name):
 
 
 SENT_ON = [("deployment", "x"), ("user_api_key_auth", "x"), ("client_disconnected", True)]
+SENT_AS_THEY_ARE = [
+    *((name, "x") for name in ("mock_delay", "session_id", "trace_id", "user_id")),
+    *((name, {}) for name in ("original_model_group", "router_settings_override")),
+    *((name, "x") for name in ("include_fallback_errors", "_encrypted_content_affinity_pinned")),
+]
 NOT_UNDERSTOOD = [("client", "x"), ("complete_response", True), ("priority", "x"), ("priority", 0), ("priority", True)]
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize(("name", "value"), [*SENT_ON, *NOT_UNDERSTOOD])
+@pytest.mark.parametrize(("name", "value"), [*SENT_ON, *SENT_AS_THEY_ARE, *NOT_UNDERSTOOD])
 def test_values_that_litellm_sends_on_or_does_not_understand_are_refused(surface, name, value):
     assert broken_parameter(surface, {name: value})[0] == name
 
@@ -100,6 +105,11 @@ def test_values_that_litellm_sends_on_or_does_not_understand_are_refused(surface
 @pytest.mark.parametrize("tool", [{"function": {"name": "litellm_web_search"}}, {"name": "litellm_web_search"}])
 def test_a_tool_that_litellm_runs_is_refused(tool):
     assert broken_parameter("chat", {"tools": [{"type": "function", **tool}]})[0] == "tools[0].name"
+
+
+@pytest.mark.parametrize("name", ["include_fallback_errors", "_encrypted_content_affinity_pinned"])
+def test_flags_that_litellm_sets_pass(name):
+    assert broken_parameter("responses", {name: True}) is None
 
 
 def test_a_place_in_the_queue_of_litellm_passes():
