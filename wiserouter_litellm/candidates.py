@@ -25,15 +25,22 @@ class Length(NamedTuple):
         The tokens and overhead; the bound where nothing was counted.
     exact : dict of str to int
         Text and overhead by encoding.
+    overhead : int
+        The tokens around its messages and its tools.
     """
 
     bound: int
     estimate: int
     exact: Mapping[str, int]
+    overhead: int = 0
 
     def bound_for(self, info: DeploymentInfo) -> int:
-        """Return an upper bound for one deployment, with what its own parameters add."""
-        return self.exact.get(info.encoding or "", self.bound) + info.defaults.input_tokens
+        """Return an upper bound for one deployment, with what its own parameters add.
+
+        A message that LiteLLM puts between two others ("Please continue.") has at most twice the tokens around one.
+        """
+        between = 2 * self.overhead if info.defaults.alternates else 0
+        return self.exact.get(info.encoding or "", self.bound) + info.defaults.input_tokens + between
 
     def estimate_for(self, info: DeploymentInfo) -> int:
         """Return an estimate for one deployment."""
@@ -119,11 +126,12 @@ def _length_of(request: CallRequest, candidates: Candidates, *, exact: bool) -> 
     """Return the length of a request, counted by each encoding of the candidates where that is worth it."""
     bound = request.input_bound_tokens
     if not is_worth_counting(bound, candidates, exact=exact):
-        return Length(bound, bound, {})
+        return Length(bound, bound, {}, request.overhead_tokens)
     text, overhead = request.counted, request.overhead_tokens
     models = {one.info.encoding: one.info.encoding_of for one in candidates if one.info.encoding}
     counts = {encoding: count_tokens(text, model).at_most + overhead for encoding, model in models.items()}
-    return Length(bound, max(counts.values()) if counts else count_tokens(text).tokens + overhead, counts)
+    estimate = max(counts.values()) if counts else count_tokens(text).tokens + overhead
+    return Length(bound, estimate, counts, overhead)
 
 
 def _fitting(

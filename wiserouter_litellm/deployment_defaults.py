@@ -28,6 +28,8 @@ class Defaults(NamedTuple):
         A parameter whose cost nothing bounds.
     input_tokens : int
         The most tokens that its tools and other texts add to the input.
+    alternates : bool
+        Whether LiteLLM puts short messages between those of one role (`ensure_alternating_roles`).
     """
 
     output_tokens: int | None = None
@@ -35,6 +37,7 @@ class Defaults(NamedTuple):
     tier: str = ""
     unbounded: str | None = None
     input_tokens: int = 0
+    alternates: bool = False
 
 
 def defaults_of(params: Mapping[str, Any], unbounded: str | None = None, encoding_of: str | None = None) -> Defaults:
@@ -56,6 +59,7 @@ def defaults_of(params: Mapping[str, Any], unbounded: str | None = None, encodin
         tier_of(params.get("service_tier")),
         broken_default(params) or unbounded,
         added_tokens(params, encoding_of),
+        bool(params.get("ensure_alternating_roles")),
     )
 
 

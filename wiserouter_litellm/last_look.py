@@ -154,7 +154,9 @@ def decided_on_change(
     has_answers = any(kwargs.get(name) for name in ANSWERS[call.surface])
     answers = 1 if has_answers else info.defaults.answers  # the request has those of its deployment
     added = added_tokens({"litellm_system_prompt": kwargs.get("litellm_system_prompt")})  # and its other texts
-    info = info._replace(defaults=info.defaults._replace(answers=answers, input_tokens=added))
+    alternates = bool(kwargs.get("ensure_alternating_roles"))
+    defaults = info.defaults._replace(answers=answers, input_tokens=added, alternates=alternates)
+    info = info._replace(defaults=defaults)
     candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
     bounds = bounds_of(group.name, request, [candidate], group.cap_output_tokens, exact=True, hard=True)
     worst_usd = (bounds.worst_usd or {}).get(info.model, math.inf)

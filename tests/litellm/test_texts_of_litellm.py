@@ -1,0 +1,44 @@
+"""Texts that LiteLLM adds to a call on its way to the provider, at a provider that bills all that it receives."""
+
+import contextlib
+
+import litellm
+import pytest
+
+from support.billing_stub import billing_stub
+from support.groups import HI, llms
+from support.providers import INPUT_USD, OUTPUT_USD, deployment
+from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter_litellm import BudgetRefused, attach
+
+PRICE = (INPUT_USD["small"], OUTPUT_USD["small"])
+USERS = [{"role": "user", "content": "a"}] * 40
+EMPTY = [*HI, *[{"role": role, "content": ""} for role in ("assistant", "user")] * 20]
+CASES = {
+    "messages between those of one role": ("openai", "small", {"messages": USERS}),
+    "texts in place of empty ones": ("anthropic", "small", {"messages": EMPTY}),
+}
+OWN = {"messages between those of one role": {"ensure_alternating_roles": True}}
+
+
+async def bill_usd(name, amount_usd, settled):
+    """Return the bill of one call under a hard budget; 0 where it was refused."""
+    provider, model, params = CASES[name]
+    router = WiseRouter([Model("small", Price(*PRICE))], seed=0)
+    with billing_stub(prices={model: PRICE}) as stub:
+        url = stub.root if provider == "anthropic" else stub.url
+        llm = llms(deployment("small", url=url, model=f"{provider}/{model}", **OWN.get(name, {})))
+        attach(llm, "wise", router=router, budget=Budget(amount_usd, 100, limit="hard"), max_wait_s=0)
+        with contextlib.suppress(BudgetRefused):
+            await llm.acompletion(**{"model": "wise", "messages": HI, "max_tokens": 20, **params})
+        await settled(lambda: router.status().in_flight == 0)
+        return stub.ledger_usd
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_hard_budget_below_the_bill_refuses_the_call(name, settled, monkeypatch):
+    monkeypatch.setattr(litellm, "modify_params", True)
+    billed_usd = await bill_usd(name, 10.0, settled)
+    litellm.logging_callback_manager._reset_all_callbacks()
+    assert billed_usd > 0
+    assert await bill_usd(name, 0.999 * billed_usd, settled) == 0
