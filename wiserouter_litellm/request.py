@@ -154,7 +154,7 @@ def added_tokens(params: Mapping[str, Any], encoding_of: str | None = None) -> i
     """
     texts = [_dump(value) for name in (*_COUNTED, "litellm_system_prompt") if (value := params.get(name))]
     counted = sum(count_tokens(text, encoding_of).at_most + FRAME_TOKENS for text in texts)
-    return counted + _tools_tokens(params.get("tools") or params.get("functions"))
+    return counted + _tools_tokens(params)
 
 
 def n_prompts(messages: object) -> int:
@@ -192,11 +192,10 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
         )
     limits = [name for name in limit_names if name in given]
     extras = [_dump(given[name]) for name in _COUNTED if name in given]
-    tools = given.get("tools") or given.get("functions")
     return CallRequest(
         question.text,
         "\n".join([*texts, *extras]),
-        overhead_tokens + _tools_tokens(tools),
+        overhead_tokens + _tools_tokens(given),
         all_text and not _has_more_input(given),
         output_tokens=_output_limit(given, limits),
         choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
@@ -206,9 +205,19 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
     )
 
 
-def _tools_tokens(tools: object) -> int:
-    """Return the most tokens that a provider adds to the prompt where tools are given."""
-    return TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0
+def _tools_tokens(given: Mapping[str, Any]) -> int:
+    """Return the most tokens that a provider adds to the prompt for tools, and for a format that is sent as one."""
+    tools = given.get("tools") or given.get("functions")
+    if tools:
+        return TOOLS_TOKENS * (1 + n_known_schemas(tools))
+    return TOOLS_TOKENS if _has_format(given) else 0
+
+
+def _has_format(given: Mapping[str, Any]) -> bool:
+    """Return True if answers have to have a certain form: LiteLLM makes a tool of that for some providers."""
+    around = [one for name in ("text", "output_config") if isinstance(one := given.get(name), MAPPING)]
+    formats = [given.get("response_format"), given.get("output_format"), *(one.get("format") for one in around)]
+    return any(one and not (isinstance(one, MAPPING) and one.get("type") == "text") for one in formats)
 
 
 def _chat(messages: object, kwargs: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:

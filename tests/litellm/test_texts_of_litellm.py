@@ -12,9 +12,14 @@ from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter_litellm import BudgetRefused, attach
 
 PRICE = (INPUT_USD["small"], OUTPUT_USD["small"])
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA, "strict": True}}
+OUTPUT_FORMAT = {"type": "json_schema", "schema": SCHEMA}
 USERS = [{"role": "user", "content": "a"}] * 40
 EMPTY = [*HI, *[{"role": role, "content": ""} for role in ("assistant", "user")] * 20]
 CASES = {
+    "a format that is sent as a tool": ("anthropic", "claude-3-haiku-20240307", {"response_format": FORMAT}),
+    "the name of a format": ("openai", "gpt-5", {"output_config": {"format": OUTPUT_FORMAT}}),
     "messages between those of one role": ("openai", "small", {"messages": USERS}),
     "texts in place of empty ones": ("anthropic", "small", {"messages": EMPTY}),
 }
@@ -29,8 +34,9 @@ async def bill_usd(name, amount_usd, settled):
         url = stub.root if provider == "anthropic" else stub.url
         llm = llms(deployment("small", url=url, model=f"{provider}/{model}", **OWN.get(name, {})))
         attach(llm, "wise", router=router, budget=Budget(amount_usd, 100, limit="hard"), max_wait_s=0)
+        call = llm.aanthropic_messages if "output_config" in params else llm.acompletion
         with contextlib.suppress(BudgetRefused):
-            await llm.acompletion(**{"model": "wise", "messages": HI, "max_tokens": 20, **params})
+            await call(**{"model": "wise", "messages": HI, "max_tokens": 20, **params})
         await settled(lambda: router.status().in_flight == 0)
         return stub.ledger_usd
 
