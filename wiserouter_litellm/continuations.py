@@ -18,6 +18,7 @@ from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.feedback_keys import feedback_key
 from wiserouter_litellm.json_objects import field_of, fields_of, id_and_messages
+from wiserouter_litellm.litellm_compat import issued_id
 
 MOST_VALUES = 4
 """The most values of one kind that are kept of an answer, or looked up for a request: the latest ones."""
@@ -113,7 +114,7 @@ def keys_of_answer(response: object, mark: Mapping[str, Any], deployment_id: str
         Its figures.
     """
     (id_, messages), caller = id_and_messages(response), mark["caller"]
-    keys = [feedback_key(id_, caller)] if isinstance(id_, str) else []
+    keys = [feedback_key(issued_id(id_), caller)] if isinstance(id_, str) else []
     values = _values_of_answer(response, messages, mark.get("lasting_ids", ()))
     if not values:
         return keys
@@ -225,7 +226,8 @@ def _response(value: object) -> Reference | None:
 
 def _unmarked_response(response: object) -> Reference | None:
     """Return a stored response whose id LiteLLM has left as it was."""
-    reference = _response(field_of(response, "id")) if field_of(response, "object") == "response" else None
+    id_ = field_of(response, "id") if field_of(response, "object") == "response" else None
+    reference = _response(issued_id(id_)) if isinstance(id_, str) else None
     return reference if reference is not None and reference.deployment_id is None else None
 
 

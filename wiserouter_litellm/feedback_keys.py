@@ -10,6 +10,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 
+from wiserouter_litellm.litellm_compat import issued_id
+
 
 def feedback_key(id_: str, caller: str | None) -> str:
     """Return the key of a call, an answer or a decision for one caller; it reveals neither the id nor the caller."""
@@ -35,6 +37,7 @@ def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[st
 
 def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
     """Return the keys to look an id up by when a caller asks; administrators may give the id of any decision."""
+    id_ = issued_id(id_)
     own = feedback_key(id_, caller)
     return (own, _digest(id_), id_) if any_caller else (own,)
 

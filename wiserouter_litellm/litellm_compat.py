@@ -1,7 +1,8 @@
-"""Reads of a `litellm.Router`, by the names that its version has."""
+"""Reads of LiteLLM's Router and proxy, by the names that the version has."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -52,6 +53,22 @@ def call_defaults_of(litellm_router: Router) -> Mapping[str, Any]:
     if hasattr(litellm_router, "settings"):  # LiteLLM 1.109 and later
         return dict(litellm_router.settings().default_litellm_params or {})
     return litellm_router.default_litellm_params
+
+
+def issued_id(id_: str) -> str:
+    """Return the id of an answer as LiteLLM's router issued it: the proxy encrypts that of a response for its client.
+
+    A client continues and rates an answer by the encrypted id, of which the proxy makes another at each encryption.
+
+    Examples
+    --------
+    >>> issued_id("chatcmpl-1")
+    'chatcmpl-1'
+    """
+    proxy = sys.modules.get("litellm.proxy.hooks.responses_id_security")
+    if proxy is None or not id_.startswith("resp_"):
+        return id_
+    return str(proxy.ResponsesIDSecurity()._decrypt_response_id(id_)[0])
 
 
 def hands_out(litellm_router: Router, deployment: Deployment) -> bool:

@@ -28,7 +28,14 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.metrics import exposition
 from wiserouter_litellm.page import OperatorPage, page_files
 from wiserouter_litellm.recorder import Recorder
-from wiserouter_litellm.route_guard import RETRY_AFTER_S, EndedSession, Feedback, FeedbackQueue, GuardedRoute
+from wiserouter_litellm.route_guard import (
+    LONGEST_ID,
+    RETRY_AFTER_S,
+    EndedSession,
+    Feedback,
+    FeedbackQueue,
+    GuardedRoute,
+)
 from wiserouter_litellm.scopes import OWN
 
 POSTED = ("/wiserouter/feedback", "/wiserouter/end")
@@ -100,7 +107,7 @@ def router_of(recorder: Callable[[], Recorder], page: OperatorPage) -> APIRouter
             return group_plan(groups[group], budget_usd, requests, scope)
 
     @router.get("/explain/{call}")
-    def explain(caller: Caller, call: Annotated[str, Path(max_length=256)]) -> dict[str, Any]:
+    def explain(caller: Caller, call: Annotated[str, Path(max_length=LONGEST_ID)]) -> dict[str, Any]:
         """Return the explanation of a decision, found by decision id, call id or response id."""
         _only_admins(caller)
         with _http_errors():

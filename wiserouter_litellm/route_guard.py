@@ -34,6 +34,9 @@ MOST_WAITING = 64
 RETRY_AFTER_S = 2
 """Time in seconds after which a client sends refused feedback again."""
 
+LONGEST_ID = 1_024
+"""Characters of the longest id that is looked up: LiteLLM's proxy encrypts those of responses together with a user."""
+
 _BODY_HEADERS = frozenset({b"content-type", b"content-length", b"transfer-encoding"})
 
 
@@ -43,7 +46,7 @@ class Feedback(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     id: str = Field(
-        min_length=1, max_length=256, description="call, decision or response id of an answer, or a session id"
+        min_length=1, max_length=LONGEST_ID, description="call, decision or response id of an answer, or a session id"
     )
     score: float = Field(ge=0, le=1, description="0 is useless, 1 is perfect", strict=True)
     comment: str | None = Field(None, max_length=2_000)
@@ -55,7 +58,7 @@ class EndedSession(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: str = Field(min_length=1, max_length=256, description="session id, or the id of one of the calls")
+    id: str = Field(min_length=1, max_length=LONGEST_ID, description="session id, or the id of one of the calls")
 
 
 _BODIES: dict[str, type[BaseModel]] = {

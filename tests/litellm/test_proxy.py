@@ -253,7 +253,7 @@ def test_late_feedback_is_refused(client, provider, monkeypatch):
         {"id": "x"},
         {"score": 0.5},
         {"id": "", "score": 0.5},
-        {"id": "x" * 300, "score": 0.5},
+        {"id": "x" * 1_025, "score": 0.5},
         {"id": "x", "score": 0.5, "extra": 1},
     ],
 )

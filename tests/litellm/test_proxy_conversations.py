@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 
 import httpx
 import pytest
@@ -103,7 +104,7 @@ def test_a_run_without_an_id_is_ended_by_one_of_its_calls(client):
     assert figures(client, "runs")["ended"] == before + 1
 
 
-@pytest.mark.parametrize("body", [{}, {"id": ""}, {"id": "x" * 257}, {"id": "a", "score": 1}, {"id": 1}])
+@pytest.mark.parametrize("body", [{}, {"id": ""}, {"id": "x" * 1_025}, {"id": "a", "score": 1}, {"id": 1}])
 def test_a_bad_end_is_unprocessable(client, body):
     assert post(client, "/wiserouter/end", body).status_code == 422
 
@@ -156,3 +157,36 @@ def test_a_chat_without_an_id_is_known_by_what_it_repeats(client, provider):
         messages += [found.json()["choices"][0]["message"], {"role": "user", "content": f"and {turn}?"}]
     assert len(set(keys)) == 1
     assert len(set(asked(provider))) == 1
+
+
+def settle(client, group):
+    """Wait until the calls of a group are charged, which they are after their answers."""
+    for _ in range(200):
+        answered = client.get("/wiserouter/status", headers={"Authorization": f"Bearer {MASTER}"})
+        if answered.json()["groups"][group]["in_flight"] == 0:
+            return
+        time.sleep(0.05)
+
+
+def respond(client, key, **body):
+    answered = post(client, "/v1/responses", {"model": "runs", "input": "go on", **body}, key)
+    assert answered.status_code == 200, answered.text
+    if not body.get("stream"):
+        return answered.headers, answered.json()["id"]
+    events = [json.loads(line.removeprefix("data: ")) for line in answered.text.splitlines() if "completed" in line]
+    return answered.headers, next(one["response"]["id"] for one in events if one["type"] == "response.completed")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_is_continued_and_rated_by_the_id_that_the_proxy_encrypts(client, stream):
+    key = f"sk-user-{'streams' if stream else 'answers'}"
+    first, id_ = respond(client, key, stream=stream)
+    settle(client, "runs")
+    second, next_id = respond(client, key, stream=stream, previous_response_id=id_)
+    assert id_ != next_id  # though the provider's is the same: each is encrypted
+    assert second["x-wiserouter-conversation"] == first["x-wiserouter-conversation"]
+    assert (second["x-wiserouter-visit"], second["x-wiserouter-conversation-calls"]) == ("stay", "2")
+    settle(client, "runs")
+    assert post(client, "/wiserouter/feedback", {"id": id_, "score": 0.5}, key).status_code == 200
+    assert post(client, "/wiserouter/feedback", {"id": id_, "score": 0.5}, "sk-user-b").status_code == 404
+    assert post(client, "/wiserouter/end", {"id": next_id}, key).status_code == 200
