@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 
 class Strict(BaseModel):
-    """A block in which no key is ignored: a typo is an error that names the nearest key."""
+    """A block in which no key is ignored: a typo is an error that names the nearest key, and so is a key without value.
+
+    LiteLLM passes on `os.environ/NAME` as null where there is no such variable.
+    """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
@@ -20,6 +23,13 @@ class Strict(BaseModel):
         unknown = [key for key in given if key not in known] if isinstance(given, Mapping) else []
         if unknown:
             raise ValueError("; ".join(_unknown_key(str(key), known) for key in unknown))
+        return given
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_a_value(cls, given: object) -> object:
+        if given is None:
+            raise ValueError("needs a value: set it, or the environment variable that it names, or leave the key out")
         return given
 
 

@@ -25,10 +25,11 @@ def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proxy")
     fitted().save(folder / "pair.wise")
     wise = {"budget_usd": 10.0, "requests": 1_000, "artifact": str(folder / "pair.wise"), "seed": 0}
+    without_requests = {key: value for key, value in wise.items() if key != "requests"}
     groups = {
         "wise": wise,
         "hard": {**wise, "limit": "hard", "cap_output_tokens": 64},
-        "poor": {**wise, "budget_usd": 1e-9, "requests": None, "every": "1d", "limit": "hard"},
+        "poor": {**without_requests, "budget_usd": 1e-9, "every": "1d", "limit": "hard"},
         "thrifty": {**wise, "budget_usd": 1e-9, "on_exhausted": "cheapest"},
         "quick": {
             **wise,
