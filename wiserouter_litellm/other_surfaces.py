@@ -1,7 +1,8 @@
 """Calls that are not routed by their text, such as embeddings, images, audio and files: charged after the answer.
 
 Nothing bounds such a call beforehand, so a hard budget refuses it. Under an expected limit it goes to the deployment
-that LiteLLM picks, with a mark by which its log event is found, and its cost is paid from the same budget.
+that LiteLLM picks, with a mark by which its log event is found, and its cost is paid from the same budget, as long as
+that is neither paused nor used up.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import base64
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from wiserouter.integration import offload
 from wiserouter_litellm.billing import bill_of, reported_usd
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 UNROUTED_KEY = "wiserouter_unrouted"
@@ -124,6 +128,31 @@ def unrouted_mark(model_info: object, owner: str) -> Mapping[str, str] | None:
     """Return the mark in a deployment's `model_info`, if this owner made it."""
     mark = model_info.get(UNROUTED_KEY) if isinstance(model_info, Mapping) else None
     return mark if isinstance(mark, Mapping) and mark.get("owner") == owner else None
+
+
+def check_left(group: Group, kwargs: Mapping[str, Any]) -> None:
+    """Refuse a call that nothing bounds where its budget is paused or used up: it would be charged all the same.
+
+    Raises
+    ------
+    BudgetError
+        If nothing is left to pay for it.
+    ScopeRefused
+        If no budget pays for this caller.
+    """
+    if not kwargs:  # no call follows: LiteLLM counts tokens
+        return
+    scope = group.scope_resolver.scope_of(metadata_of(kwargs))
+    group.scope_resolver.open(scope)
+    group.router.check_left(scope=scope)
+
+
+async def acheck_left(group: Group, kwargs: Mapping[str, Any]) -> None:
+    """Do what `check_left` does, off the event loop where the store is waited for."""
+    if group.durable and group.router.waits():
+        await offload(partial(check_left, group, kwargs))
+    else:
+        check_left(group, kwargs)
 
 
 def charge_unrouted(

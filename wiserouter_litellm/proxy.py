@@ -42,12 +42,12 @@ from wiserouter_litellm.judge import start_judge
 from wiserouter_litellm.limit_settings import MEASURED, LimitSettings
 from wiserouter_litellm.litellm_compat import check_litellm, ownership
 from wiserouter_litellm.metrics import watch_groups
-from wiserouter_litellm.other_surfaces import asked_groups
+from wiserouter_litellm.other_surfaces import acheck_left, asked_groups
 from wiserouter_litellm.request_values import CallerValues
 from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.several_models import refuse_several
-from wiserouter_litellm.wise_callback import WiseCallback
+from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -78,7 +78,15 @@ class ProxyCallback(WiseCallback):
             if group.hard and not group.observes:
                 raise uncountable(group.name)
             if "batch" in name:
+                await self._check_left(group, data)
                 group.fault("uncounted_calls", "a batch is not counted: LiteLLM reports no cost when it is created")
+
+    async def _check_left(self, group: Group, data: dict[str, Any]) -> None:
+        """Refuse a call for which LiteLLM selects no deployment, where the budget is paused or used up."""
+        try:
+            await acheck_left(group, data)
+        except Exception as error:  # a fault here must not stop traffic
+            translate_error(group, [], error, data)
 
 
 def build_callback() -> ProxyCallback:

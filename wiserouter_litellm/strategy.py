@@ -24,6 +24,7 @@ from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.last_look import keep_last
 from wiserouter_litellm.litellm_compat import call_defaults_of, check_litellm, deployments_of, ownership
 from wiserouter_litellm.origin import metadata_of
+from wiserouter_litellm.other_surfaces import acheck_left
 from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.selection import Selection
@@ -147,6 +148,8 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         try:
             routing = self.callback.begin(group, healthy, messages, kwargs, model)
             selection = None if routing is None else await group.aselect(routing)
+            if routing is None:
+                await acheck_left(group, kwargs)
         except Exception as error:  # a fault here must not stop traffic
             translate_error(group, healthy, error, kwargs)
             selection = None

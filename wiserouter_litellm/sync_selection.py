@@ -18,6 +18,7 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.last_look import keep_last
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.origin import metadata_of
+from wiserouter_litellm.other_surfaces import check_left
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.shadow import acts_on, observed_selection
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
@@ -116,6 +117,8 @@ def select_in_order(
     try:
         routing = callback.begin(group, deployments, messages, kwargs, model)
         selection = None if routing is None else group.select(routing)
+        if routing is None:
+            check_left(group, kwargs)
     except Exception as error:  # a fault here must not stop traffic
         if group.observes and isinstance(error, BudgetError):
             kwargs |= consumed

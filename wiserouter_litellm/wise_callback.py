@@ -21,7 +21,7 @@ from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.header_text import in_header
 from wiserouter_litellm.last_look import keep_last, sparing
 from wiserouter_litellm.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
-from wiserouter_litellm.other_surfaces import marked_deployments
+from wiserouter_litellm.other_surfaces import acheck_left, marked_deployments
 from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import admitted_request
@@ -87,6 +87,7 @@ class WiseCallback(Recorder):
                 ranked = self.record(group, selection, kwargs, metadata)
                 self.attempts[selection.decision.id].may_change = keep_last(self.registered)
                 return ranked
+            await acheck_left(group, kwargs)
         except Exception as error:  # a fault here must not stop traffic
             if group.observes and isinstance(error, BudgetError):
                 return await self._aobserved(group, healthy_deployments, messages, kwargs, model, refused=True)
@@ -118,6 +119,8 @@ class WiseCallback(Recorder):
         try:
             routing = self.begin(group, [deployment], messages, kwargs, model, direct_call(call_type, kwargs))
             selection = None if routing is None else await group.aselect(routing)
+            if routing is None:
+                await acheck_left(group, kwargs)
         except Exception as error:  # a fault here must not stop traffic
             translate_error(group, [deployment], error, kwargs)
             selection = None
@@ -276,12 +279,10 @@ class WiseCallback(Recorder):
             The group whose budget pays.
         healthy : sequence of mapping
             The deployments that can serve the request.
-        messages : list of dict or None
-            As LiteLLM passes them.
+        messages, model : list of dict or None, str
+            As LiteLLM passes them; a fallback is asked for under another model group.
         kwargs : dict
             The request's keyword arguments; its limits are written back.
-        model : str
-            The model group that LiteLLM asks, another one for a fallback.
         call : DirectCall, optional
             The call, where LiteLLM selects no deployment for it.
 

@@ -10,7 +10,8 @@ import respx
 from support.groups import HI, fitted, llms
 from support.providers import INPUT_USD, URL, deployment
 from wiserouter import Budget
-from wiserouter_litellm import WiseRoutingStrategy, attach
+from wiserouter.integration import BudgetChange
+from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
 from wiserouter_litellm.other_surfaces import RecentIds
 
 TOKENS = 40
@@ -81,6 +82,55 @@ async def test_the_scope_that_the_program_names_pays_for_an_embedding(provider, 
     await callback._router.aembedding(model="wise", input=["a"], metadata={"wiserouter_scope": "team-a"})
     await settled(lambda: router.status("team-a").spent_usd == pytest.approx(billed_usd(provider)))
     assert router.status().spent_usd == pytest.approx(billed_usd(provider))
+
+
+SURFACES = {
+    "embedding": lambda r: r.aembedding(model="wise", input=["a"]),
+    "image": lambda r: r.aimage_generation(model="wise", prompt="a cat"),
+    "one deployment": lambda r: r.aembedding(model="large", input=["a"]),
+    "scope": lambda r: r.aembedding(model="wise", input=["a"], metadata={"wiserouter_scope": "team-a"}),
+}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("stop", [{"paused": True, "reason": "incident 12"}, None], ids=["paused", "used up"])
+async def test_a_budget_that_is_paused_or_used_up_refuses_calls_that_nothing_bounds(provider, surface, stop):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    router.start(Budget(1.0, 100), scope="team-a", parent="default")
+    if stop is None:
+        router.spend(1.0)
+    else:
+        router.change_budget(BudgetChange(**stop))
+    with pytest.raises(BudgetRefused, match="is used up" if stop is None else "is paused .*incident 12"):
+        await SURFACES[surface](callback._router)
+    assert not provider.calls
+    assert callback.groups["wise"].faults == {}
+
+
+def test_a_paused_budget_refuses_synchronous_calls_that_nothing_bounds(provider):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    router.change_budget(BudgetChange(paused=True))
+    with pytest.raises(BudgetRefused, match="is paused"):
+        callback._router.embedding(model="wise", input=["a"])
+    assert not provider.calls
+
+
+async def test_the_strategy_refuses_calls_that_nothing_bounds_where_nothing_is_left(provider):
+    router, router_ = fitted(), llms()
+    WiseRoutingStrategy(router_, "wise", router=router, budget=Budget(1.0, 100)).install()
+    router.spend(1.0)
+    with pytest.raises(BudgetRefused, match="is used up"):
+        await router_.aembedding(model="wise", input=["a"])
+
+
+async def test_calls_that_nothing_bounds_go_on_where_a_used_up_budget_does(provider, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100, on_exhausted="cheapest"))
+    router.spend(1.0)
+    await callback._router.aembedding(model="wise", input=["a"])
+    await settled(lambda: router.status().spent_usd == pytest.approx(1.0 + billed_usd(provider)))
 
 
 async def test_a_call_without_a_price_is_reported(provider, settled):
@@ -199,3 +249,14 @@ async def test_batches_are_refused_under_a_hard_limit_and_reported_under_an_expe
             await callback.async_pre_call_hook(None, None, dict(batch), "acreate_batch")
             await callback.async_pre_call_hook(None, None, {"batch_id": "batch_1", **batch}, "aretrieve_batch")
         assert group.faults["uncounted_calls"] == (limit == "expected")
+
+
+async def test_a_batch_is_refused_where_the_budget_is_paused():
+    from wiserouter_litellm.proxy import ProxyCallback
+
+    attached = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100))
+    callback, group = ProxyCallback(attached.groups), attached.groups["wise"]
+    group.router.change_budget(BudgetChange(paused=True, reason="an audit"))
+    with pytest.raises(BudgetRefused, match="an audit"):
+        await callback.async_pre_call_hook(None, None, {"model": "wise", "input_file_id": "f"}, "acreate_batch")
+    assert group.faults["uncounted_calls"] == 0

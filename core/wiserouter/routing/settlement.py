@@ -1,4 +1,4 @@
-"""The methods of `WiseRouter` that follow a decision: charge, release, presume and reward, and other spending.
+"""The methods of `WiseRouter` that follow a decision: charge, release, presume and reward.
 
 Each method goes to the store first, which refuses a decision that is unknown or already settled; only then does the
 learner see it. A refused call changes nothing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
@@ -27,20 +27,20 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
 from wiserouter.pricing.use_rates import Rates, uses_of
-from wiserouter.routing.administration import RouterAdministration
 from wiserouter.routing.decision_ids import id_of, scope_of
 from wiserouter.routing.own_records import own_record
 from wiserouter.routing.shadow import is_observed
+from wiserouter.routing.spending import RouterSpending
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
-from wiserouter.validation import check_amount, check_finite, check_reward, check_uses
+from wiserouter.validation import check_amount, check_reward, check_uses
 
 logger = logging.getLogger("wiserouter")
 
 T = TypeVar("T")
 
 
-class RouterSettlement(RouterAdministration):
+class RouterSettlement(RouterSpending):
     """The methods that a caller uses after a decision."""
 
     _use_rates: Rates = MappingProxyType({})
@@ -131,29 +131,6 @@ class RouterSettlement(RouterAdministration):
         charge = partial(self.charge, usage=usage, model=model, learn=learn, learned_usd=learned_usd)
         step = partial(charge, decision, cost_usd, resources=resources)
         await self._offload(scope_of(decision), step, id_of(decision))
-
-    def spend(self, cost_usd: float, *, scope: str = "default", billed: bool = False) -> None:
-        """Pay for something other than a call of the pool, such as an embedding, from the same budget.
-
-        A hard limit refuses an amount that does not fit. Pay an upper bound in advance, and give the difference back
-        with a negative amount. What is `billed` already is counted in any case, even beyond a hard limit.
-
-        Raises
-        ------
-        NotStarted, BudgetExhausted
-            If no budget pays for it. Nothing is changed.
-        InvalidInput
-            If the cost is not a finite number. Nothing is changed.
-        """
-        cost_usd = check_finite("cost_usd", cost_usd)
-        self._store.spend(scope, cost_usd, billed=billed)
-        self._days.spent(scope, cost_usd, self._store.now())
-        for listener in self._listeners:
-            listener()
-
-    async def aspend(self, cost_usd: float, *, scope: str = "default", billed: bool = False) -> None:
-        """Spend like `spend`, off the event loop if the store may have to be waited for."""
-        await self._offload(scope, partial(self.spend, cost_usd, scope=scope, billed=billed))
 
     def decision(self, decision_id: str, *others: str) -> Decision:
         """Return the decision of an id or an alias, or of the first of several that is known, for one round trip.
@@ -367,15 +344,6 @@ class RouterSettlement(RouterAdministration):
         """Return True if a hard limit bounded the decision."""
         trace = record.trace
         return self.is_hard(record.decision.scope) if trace is None else trace.worst_usd is not None
-
-    async def _offload(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
-        """Run a step, off the event loop if the store may have to be waited for."""
-        keeps_conversations = self._calls is not None and self._store.durable
-        if not keeps_conversations and not self._store.waits(scope, decision_id):
-            return step()
-        from wiserouter.stores.offload import offload  # callers without an event loop do not pay for asyncio
-
-        return await offload(step)
 
     def _cost_usd(
         self, decision: Decision | str, served: str | None, cost_usd: float | None, usage: Usage | None
