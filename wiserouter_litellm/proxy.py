@@ -53,6 +53,9 @@ logger = logging.getLogger("wiserouter.litellm")
 
 PROXY = "litellm.proxy.proxy_server"
 
+CALLBACK = "wiserouter_litellm.callback"
+"""The name by which a configuration lists the callback of a worker."""
+
 
 class ProxyCallback(WiseCallback):
     """The callback of a proxy worker."""
@@ -108,6 +111,7 @@ def _build() -> ProxyCallback:
     check_litellm()
     settings = settings_of((getattr(litellm, "callback_settings", None) or {}).get("wiserouter"))
     config = _config()
+    _check_place(config.get("litellm_settings") or {})
     opened: dict[str, Group] = {}
     for name, account in settings.accounts.items():
         opened |= _groups_of(name, account, settings.members(name), config)
@@ -128,6 +132,20 @@ def _build() -> ProxyCallback:
 
             start_batches(proxy.app, callback.groups, settings.batches, _proxy_router)
     return callback
+
+
+def _check_place(settings: Mapping[str, Any]) -> None:
+    """Check that the callback is not listed only where LiteLLM asks it nothing before a call.
+
+    Raises
+    ------
+    SettingsError
+        If it is.
+    """
+    lists = [key for key, one in settings.items() if one == CALLBACK or (isinstance(one, list) and CALLBACK in one)]
+    if lists and "callbacks" not in lists:
+        rule = "must be in litellm_settings.callbacks: here LiteLLM asks it nothing before a call, and no budget holds"
+        raise SettingsError(f"litellm_settings.{lists[0]}", f"{CALLBACK} {rule}")
 
 
 def configured_deployments(config: Mapping[str, Any], group: str) -> list[Deployment]:

@@ -253,6 +253,15 @@ def test_a_boot_that_cannot_work_stops_with_one_message(monkeypatch, caplog, wis
     assert sum(record.levelname == "CRITICAL" for record in caplog.records) == 1
 
 
+@pytest.mark.parametrize("place", ["success_callback", "failure_callback"])
+def test_a_callback_that_would_only_hear_of_answers_stops_the_boot(monkeypatch, place):
+    lists = {place: ["wiserouter_litellm.callback"], "drop_params": True}
+    with pytest.raises(SettingsError, match=f"litellm_settings.{place}: .* must be in litellm_settings.callbacks"):
+        boot(monkeypatch, litellm_settings=lists)
+    for callbacks in ("wiserouter_litellm.callback", ["prometheus", "wiserouter_litellm.callback"]):
+        assert boot(monkeypatch, litellm_settings={**lists, "callbacks": callbacks}).groups
+
+
 def test_prices_of_the_settings_make_up_for_missing_ones(monkeypatch):
     wise = {**WISE, "prices": {"openai/unheard-of": {"input": "1e-6", "output": 2e-6}}}
     unheard = {"model_name": "wise", "litellm_params": {"model": "openai/unheard-of"}}
