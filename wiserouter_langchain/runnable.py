@@ -50,7 +50,7 @@ class RunnableWiseRouter(PooledChatModel):
     router : WiseRouter, optional
         Fitted on history. By default one that knows the models' prices and learns the rest.
     budget : Budget, optional
-        Started on the router; needed where none runs yet.
+        Started on the router; needed where none runs yet. One that runs goes on, with the amount and horizon given now.
     scopes : dict of str to Budget, optional
         Budgets within it, of teams for example, each with its own account and shadow price; estimates are shared.
     prices : dict of str to Price, optional

@@ -85,7 +85,7 @@ def open_router(
     if signals:
         router.signals = signals
     for scope, scope_budget in scopes.items():
-        router.start(scope_budget, scope=scope, parent="default")
+        router.start(scope_budget, scope=scope, parent="default", restart=False)
     if hard or any(scope_budget.hard for scope_budget in scopes.values()):
         _check_bounded(members, cap_output_tokens)
     router.check_new_model = partial(_check_member, members)

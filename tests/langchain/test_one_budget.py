@@ -7,6 +7,7 @@ import pytest
 from langchain_core.runnables import ConfigurableField
 
 from support.chat_stub import PRICES, StubChat, hard_core, routed
+from wiserouter import Budget, Model, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter_langchain import RunnableWiseRouter
 
@@ -42,3 +43,23 @@ def test_a_field_of_almost_the_right_name_is_refused_and_settings_of_all_chat_mo
 def test_a_limit_of_the_output_leaves_at_least_one_token(cap):
     with pytest.raises(InvalidInput, match=f"cap_output_tokens must be at least 1, or None for no limit, got {cap}"):
         routed(cap_output_tokens=cap)
+
+
+def test_a_second_router_on_one_core_goes_on_with_its_budgets():
+    shared = WiseRouter([Model(name, price) for name, price in PRICES.items()])
+
+    def built(amount_usd=10.0, **terms):
+        models = {name: StubChat(max_tokens=9) for name in PRICES}
+        scopes = {"team-a": Budget(1.0, 100)}
+        budget = Budget(amount_usd, 1_000, **terms)
+        return RunnableWiseRouter(models=models, prices=PRICES, router=shared, budget=budget, scopes=scopes)
+
+    built().paid_by("team-a").invoke("hello")
+    built(amount_usd=20.0).paid_by("team-a").invoke("hello")
+    assert [shared.status(scope).charged for scope in ("default", "team-a")] == [2, 2]
+    assert shared.status().left_usd == pytest.approx(20.0 - shared.status().spent_usd)
+    with pytest.raises(InvalidInput, match=r"end it with router.start\(budget, restart=True\)"):
+        built(limit="hard")
+    assert shared.status().charged == 2
+    shared.start(Budget(10.0, 1_000, limit="hard"))
+    assert built(limit="hard").core.status().charged == 0

@@ -21,7 +21,7 @@ def session(acts, share):
 def shadowed(prefer="small", **options):
     options = {"mode": "shadow", "incumbent": "large", "budget": TINY, "cap_output_tokens": 2} | options
     models = {"small": StubChat(model="stub-small"), "large": StubChat(model="stub-large")}
-    return RunnableWiseRouter(models=models, router=core(prefer), prices=PRICES, **options)
+    return RunnableWiseRouter(models=models, router=core(prefer, starts=False), prices=PRICES, **options)
 
 
 @pytest.mark.parametrize("door", DOORS)

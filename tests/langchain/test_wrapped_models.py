@@ -105,9 +105,8 @@ def test_a_retry_repeats_the_call_under_an_expected_limit(door):
 def test_under_a_hard_limit_the_router_tries_the_next_model_in_place_of_retries():
     flaky = Flaky(attempts=[], max_tokens=20)
     models = {"small": quickly(flaky), "large": StubChat(max_tokens=20)}
-    llm = RunnableWiseRouter(
-        models=models, router=core("small"), prices=PRICES, budget=Budget(10.0, 1_000, limit="hard")
-    )
+    hard, router = Budget(10.0, 1_000, limit="hard"), core("small", starts=False)
+    llm = RunnableWiseRouter(models=models, router=router, prices=PRICES, budget=hard)
     assert llm.invoke("hello").response_metadata["wise_router"]["model"] == "large"
     assert len(flaky.attempts) == 1
 

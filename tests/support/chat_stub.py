@@ -125,8 +125,11 @@ class OtherStub(StubChat):
         return {"name": tool["spec"]["title"], "parameters": tool["spec"]["schema"]}
 
 
-def core(prefer: str | None = "large", budget: Budget | None = None) -> WiseRouter:
-    """Return a router that knows both models and, under a rich budget, prefers `prefer`; neither for None."""
+def core(prefer: str | None = "large", budget: Budget | None = None, *, starts: bool = True) -> WiseRouter:
+    """Return a router that knows both models and, under a rich budget, prefers `prefer`; neither for None.
+
+    Its budget runs unless `starts` is False.
+    """
     estimates = Estimates(1, 2)
     for k, name in enumerate(("small", "large")):
         for _ in range(50):
@@ -134,7 +137,8 @@ def core(prefer: str | None = "large", budget: Budget | None = None) -> WiseRout
             estimates.add_reward(0, k, 0.9 if name == prefer else 0.1)
     models = [Model("small"), Model("large")]
     router = WiseRouter(models, Contexts.single(), estimates=estimates, policy=Offline(), seed=0)
-    router.start(budget or Budget(10.0, 1_000))
+    if starts:
+        router.start(budget or Budget(10.0, 1_000))
     return router
 
 

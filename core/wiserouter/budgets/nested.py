@@ -165,7 +165,7 @@ def check_same_shape(
     if parent != running_parent or _shape(budget) != _shape(running):
         raise InvalidInput(
             f"the budget that runs for scope {scope!r} is {running} within {running_parent!r}, got {budget} within "
-            f"{parent!r}: give restart=True to end it, or another scope",
+            f"{parent!r}: end it with router.start(budget, restart=True), or name another scope",
             value=budget,
         )
 

@@ -43,7 +43,7 @@ def prepare_router(
     rate_cards : mapping of str to RateCard
         Prices and limits by the models' names in the pool.
     budget : Budget or None
-        Started on the router; needed where none runs yet.
+        Started on the router; needed where none runs yet. One that runs goes on, with the amount and horizon given now.
     owner : str
         The subject of error messages.
     adds_models : bool, default False
@@ -162,7 +162,7 @@ def _start(router: WiseRouter, budget: Budget | None, owner: str, shadow: Shadow
             raise InvalidInput(f"{owner} needs a budget for mode='shadow', which divides it: give budget=")
         router.shadow = shadow
     if budget is not None:
-        router.start(budget)
+        router.start(budget, restart=False)
     try:
         return router.is_hard()
     except NotStarted as error:
