@@ -6,10 +6,11 @@ import os
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # offline: no price map is downloaded
 import logging
 
-import litellm
-
 from wiserouter import Budget
-from wiserouter_litellm import BudgetRefused, attach
+from wiserouter_litellm import BudgetRefused, attach  # names the extra that is missing
+
+# isort: split
+import litellm
 
 logging.getLogger("LiteLLM").setLevel(logging.ERROR)
 

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from wiserouter import Budget, Price
+from wiserouter_langchain import RunnableWiseRouter, track_decisions  # names the extra that is missing
+
+# isort: split
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -9,9 +13,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
-
-from wiserouter import Budget, Price
-from wiserouter_langchain import RunnableWiseRouter, track_decisions
 
 
 class City(BaseModel):

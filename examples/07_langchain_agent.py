@@ -2,15 +2,16 @@
 
 from typing import Any
 
+from wiserouter import Budget, Price
+from wiserouter.errors import BudgetExhausted
+from wiserouter_langchain import RunnableWiseRouter, WiseRouterMiddleware  # names the extra that is missing
+
+# isort: split
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
-
-from wiserouter import Budget, Price
-from wiserouter.errors import BudgetExhausted
-from wiserouter_langchain import RunnableWiseRouter, WiseRouterMiddleware
 
 
 @tool

@@ -3,14 +3,15 @@
 import asyncio
 from typing import Any
 
+from wiserouter import Budget, Price
+from wiserouter_langchain import RunnableWiseRouter  # names the extra that is missing
+
+# isort: split
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from rich.progress import Progress
-
-from wiserouter import Budget, Price
-from wiserouter_langchain import RunnableWiseRouter
 
 
 class Pretend(BaseChatModel):

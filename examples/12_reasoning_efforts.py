@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from wiserouter import Budget, Growing, Model, Price, WiseRouter
+from wiserouter_langchain import RunnableWiseRouter  # names the extra that is missing
+
+# isort: split
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-
-from wiserouter import Budget, Growing, Model, Price, WiseRouter
-from wiserouter_langchain import RunnableWiseRouter
 
 THINKS = {"low": 20, "medium": 120, "high": 700}
 """Tokens that the pretended model thinks, by effort; they are billed as output."""

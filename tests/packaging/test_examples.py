@@ -27,6 +27,24 @@ def test_example_runs(example, tmp_path):
     assert done.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "module", "remedy"),
+    [
+        ("05_litellm_router", "litellm", "litellm"),
+        ("06_langchain_chain", "langchain_core", "langchain"),
+        ("07_langchain_agent", "langchain", "langchain-agents"),
+        ("08_langchain_batch", "langchain_core", "langchain"),
+        ("10_langchain_run_budget", "langchain", "langchain-agents"),
+        ("12_reasoning_efforts", "langchain_core", "langchain"),
+    ],
+)
+def test_an_example_names_the_extra_that_is_missing(name, module, remedy, tmp_path):
+    without = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_path(sys.argv[1])"
+    command = [sys.executable, "-c", without, FOLDER / f"{name}.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.endswith(f"pip install 'wiserouter[{remedy}]'\n")
+
+
 def test_the_configurations_are_valid():
     yaml = pytest.importorskip("yaml")
     settings = pytest.importorskip("wiserouter_litellm.settings")
