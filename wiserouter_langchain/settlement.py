@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -29,12 +30,12 @@ class Remark(StrEnum):
 
     NONE = ""
     ESTIMATED = (
-        "answered without usage, so its tokens are estimated: for streams of OpenAI-like models pass "
-        "model.model_copy(update={'stream_usage': True})"
+        "answered without usage, or with a part of it, so its tokens are estimated: for streams of OpenAI-like models "
+        "pass model.model_copy(update={'stream_usage': True})"
     )
     UNREPORTED = (
-        "answered without usage, so its call is charged what was reserved, as the budget is hard: for streams of "
-        "OpenAI-like models pass model.model_copy(update={'stream_usage': True})"
+        "answered without usage, or with a part of it, so its call is charged what was reserved, as the budget is "
+        "hard: for streams of OpenAI-like models pass model.model_copy(update={'stream_usage': True})"
     )
     FEES = (
         "was sent a tool that the provider runs: its fee is beside the tokens, and is not counted unless the call "
@@ -116,18 +117,28 @@ def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, har
         return RunBill(None, Remark.UNREADABLE)
     if reported is not None:
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
-    if usage is not None and not _lacks_answer(usage, message):
+    if usage is not None and not _lacks_part(usage, message):
         extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price)
         return RunBill(Bill(rate_card.cost_usd(usage) + extra_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
     estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))
+    if usage is not None:
+        estimate = replace(
+            usage,
+            input_tokens=usage.input_tokens or estimate.input_tokens,
+            output_tokens=usage.output_tokens or estimate.output_tokens,
+        )
     return RunBill(Bill(rate_card.cost_usd(estimate), learn=whole, estimated=True), Remark.ESTIMATED)
 
 
-def _lacks_answer(usage: Usage, message: BaseMessage) -> bool:
-    """Return True if a usage counts no token of an answer that has text: a stream that ended early, after its input."""
-    return not usage.output_tokens and bool(_written(message).strip())
+def _lacks_part(usage: Usage, message: BaseMessage) -> bool:
+    """Return True if a usage counts no token of the prompt, or of an answer that has text.
+
+    A stream that ended early counts its input only. One of a service that follows Anthropic's may state its input at
+    its start only, where langchain-anthropic does not read it.
+    """
+    return not usage.input_tokens or (not usage.output_tokens and bool(_written(message).strip()))
 
 
 def _written(message: BaseMessage) -> str:

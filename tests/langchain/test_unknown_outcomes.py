@@ -91,6 +91,20 @@ def test_an_odd_cost_is_odd_even_beside_a_usage(cost):
     assert llm.core.status().presumed == 1
 
 
+@pytest.mark.parametrize(("reported", "billed"), [((0, 40), (5, 40)), ((30, 0), (30, 11))])
+def test_a_usage_that_lacks_the_prompt_or_the_answer_is_presumed_or_completed(reported, billed):
+    usage = dict(zip(("input_tokens", "output_tokens"), reported, strict=True))
+    one = {"configurable": {"wise_model": "large"}}
+    careful, usual = hard(pool(Odd, usage=usage)), expected(pool(Odd, usage=usage))
+    for llm in (careful, usual):
+        llm.invoke("a", one)
+    assert (careful.core.status().presumed, careful.core.status().charged) == (1, 0)
+    price = PRICES["large"]
+    about_usd = billed[0] * price.input + billed[1] * price.output
+    assert usual.core.status().charged == 1
+    assert usual.core.status().spent_usd == pytest.approx(about_usd, rel=0.3)
+
+
 def test_whole_floats_and_missing_details_are_no_odd_usage():
     assert usage_of({"input_tokens": 5.0, "output_tokens": 3, "input_token_details": None}).input_tokens == 5
     assert usage_of({}) is usage_of(None) is usage_of({"input_tokens": 0, "output_tokens": 0}) is None
