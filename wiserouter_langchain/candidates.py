@@ -96,7 +96,7 @@ def begin_call(
     BudgetExhausted, HorizonExhausted, NotStarted
         If no budget pays for it.
     """
-    members = dict(members)  # others may be added meanwhile
+    members = at_present_prices(router, members)
     limits = _hard_limits(router, terms)
     if limits is not None:
         request = _bounded(request, limits)
@@ -123,10 +123,16 @@ def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: C
     limits = _hard_limits(router, terms)
     if limits is None:
         return 0.0
-    members, request = dict(members), _bounded(request, limits)
+    members, request = at_present_prices(router, members), _bounded(request, limits)
     bound_tokens = request.input_bound_tokens
     names = candidates(members, request, bound_tokens, terms)
     return min(worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens).values())
+
+
+def at_present_prices(router: WiseRouter, members: Mapping[str, PoolMember]) -> dict[str, PoolMember]:
+    """Return the members at the router's prices, which an operator may change; others may be added meanwhile."""
+    models = router.pool.by_name
+    return {name: member.at_price(models[name].price) for name, member in dict(members).items()}
 
 
 def _hard_limits(router: WiseRouter, terms: CallTerms) -> CallLimits | None:

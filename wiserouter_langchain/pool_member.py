@@ -9,7 +9,16 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel, ModelProfile
 
 from wiserouter import Price
-from wiserouter.integration import TOOLS_TOKENS, CallRequest, Params, RateCard, count_tokens, exact_encoding, split_arm
+from wiserouter.integration import (
+    TOOLS_TOKENS,
+    CallRequest,
+    Params,
+    RateCard,
+    count_tokens,
+    exact_encoding,
+    rates_of,
+    split_arm,
+)
 from wiserouter_langchain.limits import (
     NO_LIMITS,
     OUTPUT_LIMITS,
@@ -90,6 +99,14 @@ class PoolMember:
     def can_be_capped(self) -> bool:
         """True if its output can be limited, and is not yet."""
         return self.limit_field is not None and self.limits.output_tokens is None and self.fixed.output_tokens is None
+
+    def at_price(self, price: Price | None) -> PoolMember:
+        """Return the member at a price; itself where that is its own."""
+        card = self.rate_card
+        if price is None or price is card.price or price == card.price:
+            return self
+        card = replace(card, price=price, rates=tuple(rates_of(price)), long_prompt_prices=(), source="operator")
+        return replace(self, rate_card=card)
 
     def can_take(self, request: CallRequest, about_tokens: int) -> str | None:
         """Return the reason why this model cannot take a call, or None where it can."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from wiserouter import NO_CONTEXT, Decision, Shadow, WiseRouter
 from wiserouter.errors import BudgetError, InvalidInput, UnknownModel
 from wiserouter.integration import CallRequest, ContextAssignment, shadow_of
-from wiserouter_langchain.candidates import CallTerms, begin_call, candidates
+from wiserouter_langchain.candidates import CallTerms, at_present_prices, begin_call, candidates
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.routed_call import RoutedCall
 
@@ -57,7 +57,7 @@ def begin_in_shadow(
     key : callable
         Returns the key of the conversation.
     """
-    shadow = router.shadow
+    shadow, members = router.shadow, at_present_prices(router, members)
     if terms.forced in members or terms.preferred in members:
         incumbent = terms.forced or terms.preferred or incumbent
     refused, share_key = False, key() if shadow is not None and shadow.share else None
@@ -90,7 +90,7 @@ def _observed(
     *,
     refused: bool,
 ) -> Decision:
-    names = candidates(dict(members), request, request.input_bound_tokens, replace(terms, failed=()))
+    names = candidates(members, request, request.input_bound_tokens, replace(terms, failed=()))
     return router.observe(
         incumbent=incumbent,
         context=assignment.context,

@@ -9,9 +9,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 
 from support.chat_calls import City
-from support.chat_stub import PRICES, OtherStub, StubChat, core, routed
+from support.chat_stub import PRICES, OtherStub, StubChat, core, cost_usd, routed
 from wiserouter import Budget, Model, Price
-from wiserouter.errors import InvalidInput, UnknownPrice
+from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownPrice
 from wiserouter.integration import count_tokens
 from wiserouter_langchain import RunnableWiseRouter
 
@@ -181,3 +181,32 @@ def test_a_router_made_on_the_event_loop_reads_the_file_in_a_thread(monkeypatch)
     asyncio.run(made())
     assert started == ["wiserouter-tokenizer"]
     assert count_tokens("hello").tokens > 0
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+def test_a_price_that_an_operator_changes_bounds_and_charges_the_calls_that_follow(limit):
+    model, own = StubChat(max_tokens=20), PRICES["small"]
+    budget = Budget(0.02, 4, limit=limit)
+    llm = RunnableWiseRouter(models={"small": model}, prices={"small": own}, budget=budget, max_wait_s=0.0)
+    llm.invoke("hello")
+    before_usd = llm.core.status().spent_usd
+    llm.core.change_model("small", price=Price(100 * own.input, 100 * own.output))
+    answer = llm.invoke("hello")
+    assert llm.core.status().spent_usd == pytest.approx(101 * before_usd)
+    if limit == "hard":
+        record = llm.core.decision(answer.response_metadata["wise_router"]["decision_id"])
+        assert record.reserved_usd >= 100 * before_usd
+        llm.core.change_model("small", price=Price(1e-3, 1e-3))
+        with pytest.raises(BudgetExhausted):
+            llm.invoke("hello")
+    llm.core.change_model("small", price=None)
+    llm.invoke("hello")
+    assert llm.core.status().spent_usd == pytest.approx(102 * before_usd)
+
+
+def test_a_changed_price_charges_the_incumbent_of_shadow_mode():
+    models, own = {"small": StubChat()}, PRICES["small"]
+    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(1.0, 100), mode="shadow")
+    llm.core.change_model("small", price=Price(100 * own.input, 100 * own.output))
+    llm.invoke("hello")
+    assert llm.core.estimates.cost[0, 0] == pytest.approx(100 * cost_usd("small", 4, 11))
