@@ -19,7 +19,7 @@ from wiserouter_langchain.model_arguments import with_arguments
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.settlement import Remark, settle_runs
-from wiserouter_langchain.usage_observer import UsageObserver
+from wiserouter_langchain.usage_observer import UsageObserver, observe
 
 RECORD = "wise_router"
 """Key of the decision in `response_metadata`, and in the metadata of the chosen model's run."""
@@ -119,7 +119,7 @@ class RoutedCall:
             self.record["failed_models"] = ", ".join(failed)
         self.messages = messages
         self._prepare_runnable(kwargs, cap_output_tokens)
-        callbacks.add_handler(self.observer, inherit=True)
+        observe(callbacks, self.observer)
         self.config = patch_config(config, callbacks=callbacks)
         self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.rate_limiters import BaseRateLimiter
@@ -69,6 +69,7 @@ class UsageObserver(BaseCallbackHandler):
     """
 
     run_inline = True  # no thread hop per event on the asynchronous path
+    ignore_chat_model = True  # a `StartObserver` reports the runs that begin
 
     started: int = 0
     runs: list[ModelRun] = field(default_factory=list)
@@ -79,12 +80,14 @@ class UsageObserver(BaseCallbackHandler):
     _ended_before: dict[UUID, int] = field(default_factory=dict)
     _streamed: set[UUID] = field(default_factory=set)
     _reports: dict[UUID, BaseMessage] = field(default_factory=dict)
+    _has_part: bool = False
     _made_s: float = field(default_factory=time.perf_counter)
 
     @property
     def has_answer(self) -> bool:
         """True if a run brought an answer or a part of one, or may still do so."""
-        return self.started > len(self.runs) or any(run.message is not None or run.error is None for run in self.runs)
+        ended = any(run.message is not None or run.error is None for run in self.runs)
+        return self._has_part or ended or self.started > len(self.runs)
 
     @property
     def has_ended(self) -> bool:
@@ -132,6 +135,7 @@ class UsageObserver(BaseCallbackHandler):
         """Note that the run streams: its answer comes from no cache; and keep the part that brings its usage."""
         self._streamed.add(run_id)
         part = getattr(kwargs.get("chunk"), "message", None)
+        self._has_part = self._has_part or bool(token) or (part is not None and not _is_empty(part))
         if getattr(part, "usage_metadata", None):
             before = self._reports.get(run_id)
             self._reports[run_id] = part if before is None else before + part  # type: ignore[assignment]
@@ -164,6 +168,26 @@ class UsageObserver(BaseCallbackHandler):
     def _took_s(self, run_id: UUID) -> float:
         now_s = self.now_s()
         return now_s - self._started_s.pop(run_id, now_s)
+
+
+class StartObserver(BaseCallbackHandler):
+    """A callback that reports a run to its observer, once no callback before it has refused the run."""
+
+    run_inline = True
+
+    def __init__(self, observer: UsageObserver) -> None:
+        self._observer = observer
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Report the run."""
+        self._observer.on_chat_model_start(serialized, messages, run_id=run_id)
+
+
+def observe(callbacks: BaseCallbackManager, observer: UsageObserver) -> None:
+    """Add an observer to the callbacks of a call: before those of the caller, each of which may raise on an answer."""
+    callbacks.add_handler(StartObserver(observer), inherit=True)
+    for handlers in (callbacks.handlers, callbacks.inheritable_handlers):
+        handlers.insert(0, observer)
 
 
 def _ends_unsent(error: BaseException) -> bool:

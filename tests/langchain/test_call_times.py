@@ -1,12 +1,13 @@
 """The times of model runs: what a limit on latency counts."""
 
 import pytest
+from langchain_core.callbacks import CallbackManager
 from langchain_core.language_models import FakeListChatModel
 
 from support.chat_stub import StubChat
 from wiserouter import Budget, Limit, Limits, Price, UseRate
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.usage_observer import UsageObserver
+from wiserouter_langchain.usage_observer import UsageObserver, observe
 
 PRICES = {"small": Price(1e-6, 2e-6), "large": Price(2e-6, 4e-6)}
 
@@ -38,6 +39,8 @@ def test_the_tokens_of_an_answer_count_at_their_rates():
 def test_a_run_is_timed_by_the_clock_from_its_start_to_its_end():
     times = iter([1.0, 3.5])
     observer = UsageObserver(now_s=lambda: next(times))
-    FakeListChatModel(responses=["hi"]).invoke("hello", {"callbacks": [observer]})
+    callbacks = CallbackManager([])
+    observe(callbacks, observer)
+    FakeListChatModel(responses=["hi"]).invoke("hello", {"callbacks": callbacks})
     (run,) = observer.runs
     assert run.took_s == 2.5

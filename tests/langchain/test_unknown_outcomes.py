@@ -191,6 +191,26 @@ def test_a_call_that_a_callback_refuses_at_its_start_costs_nothing(door, is_own)
     assert (status.presumed, status.released, status.spent_usd, status.in_flight) == (0, 1, 0.0, 0)
 
 
+@pytest.mark.parametrize("door", ["invoke", "ainvoke", "stream", "astream"])
+def test_an_answer_that_a_callback_refuses_is_charged_and_no_other_model_is_asked(door):
+    class Guard(BaseCallbackHandler):
+        raise_error = run_inline = True
+
+        def on_llm_end(self, response, **kwargs):
+            raise ValueError("blocked")
+
+    class EarlyGuard(Guard):
+        def on_llm_new_token(self, token, **kwargs):
+            raise ValueError("blocked")
+
+    for guard, streams in ((Guard(), False), (EarlyGuard(), "stream" in door)):
+        llm = RunnableWiseRouter(models=pool(StubChat), router=hard_core(), prices=PRICES)
+        with pytest.raises(ValueError, match="blocked"):
+            DOORS[door](llm, "hello", {"callbacks": [guard]})
+        status = llm.core.status()
+        assert (status.decided, status.charged, status.presumed) == (1, int(not streams), int(streams))
+
+
 async def test_a_cancelled_call_is_presumed():
     class Slow(StubChat):
         async def _agenerate(self, messages, stop=None, run_manager=None, **kw):
