@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.artifacts.parts import RouterParts
@@ -42,7 +41,7 @@ from wiserouter.stores.base import Record
 from wiserouter.stores.shared.context_sync import ContextSync
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import Decision
-from wiserouter.validation import checked_names
+from wiserouter.validation import checked_names, seeded
 
 if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
@@ -145,9 +144,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         if sync is not None:
             store.join(sync)
         super().__init__(store, learner, growing)
-        self._decider = Decider(
-            learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed), store.payers
-        )
+        self._decider = Decider(learner, seeded(seed), store.now, labels, explore, KeyedDraws(seed), store.payers)
         if conversations is not None:
             self.keep_conversations(conversations)
 

@@ -27,6 +27,15 @@ def check_replaceable(path: Path) -> None:
         raise InvalidInput(f"{path} must be a regular file, got a folder, a device or a pipe: name a file", value=path)
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a file, without a byte order mark; raise `InvalidInput` if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        got = f"byte 0x{error.object[error.start]:02x} at {error.start:,}"
+        raise InvalidInput(f"{path} must be text in UTF-8, got {got}: save it so, or name another file") from error
+
+
 def check_reward(value: float) -> float:
     """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput`."""
     if type(value) is float and 0.0 <= value <= 1.0:
@@ -81,6 +90,17 @@ def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
         if all(isinstance(each, str) for each in names):
             return names
     raise InvalidInput(f'{name} must be a list of names, such as ["small"], got {values!r}', value=values)
+
+
+def check_kind(name: str, value: object, kind: type, example: str) -> None:
+    """Raise `InvalidInput` naming `name` and an example if `value` is no `kind`."""
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{name} must be a {kind.__name__}, such as {example}, got {value!r}", value=value)
+
+
+def seeded(seed: int | None) -> np.random.Generator:
+    """Return a generator of random numbers; raise `InvalidInput` if the seed is no whole number of at least 0."""
+    return np.random.default_rng(None if seed is None else check_count("seed", seed))
 
 
 def check_mapping(name: str, value: object) -> None:

@@ -32,11 +32,12 @@ from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.learning.residuals.model_selection import Comparison
 from wiserouter.parallel import Shared, run_in_order
 from wiserouter.pricing.arms import split_arm
-from wiserouter.pricing.pool import Model
+from wiserouter.pricing.pool import Model, check_models
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.prompts.encoders.base import EncodesItsSample
 from wiserouter.types import FloatArray
+from wiserouter.validation import check_count
 
 logger = logging.getLogger("wiserouter")
 
@@ -111,6 +112,9 @@ def fit_parts(
     LogError
         If a row cannot be read.
     """
+    check_models(models or ())
+    check_count("n_contexts", n_contexts, least=1)
+    check_count("seed", seed)
     known = {model.name: model for model in models or ()}
     log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
     check_trainable(log.columns(), log.path)

@@ -110,6 +110,15 @@ class Model:
             object.__setattr__(self, name, value)
 
 
+def check_models(models: Sequence[Model]) -> None:
+    """Raise `InvalidInput` if these are not models, but names, a price list or a single model."""
+    if not isinstance(models, Iterable):
+        raise InvalidInput(f"models must be a list of Model values, got {models!r}: write [model]", value=models)
+    for model in models:
+        if not isinstance(model, Model):
+            raise InvalidInput(f"models must be Model values, such as Model('gpt-mini'), got {model!r}", value=model)
+
+
 class Pool:
     """Models in a fixed order, found by name.
 
@@ -139,11 +148,7 @@ class Pool:
     def __init__(self, models: Sequence[Model]) -> None:
         if not models:
             raise InvalidInput("the pool must hold at least one model, got none")
-        for model in models:
-            if not isinstance(model, Model):
-                raise InvalidInput(
-                    f"models must be Model values, such as Model('gpt-mini'), got {model!r}", value=model
-                )
+        check_models(models)
         self.models = tuple(models)
         self.names = tuple(model.name for model in models)
         self.by_name = dict(zip(self.names, self.models, strict=True))

@@ -29,7 +29,7 @@ from wiserouter.routing.request_values import RequestValues
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import NO_CONTEXT, Decision
-from wiserouter.validation import check_amount, check_mapping
+from wiserouter.validation import check_amount, check_kind, check_mapping
 
 if TYPE_CHECKING:
     from wiserouter.routing.limited_scopes import LimitedScopes
@@ -87,6 +87,28 @@ class Decider:
         self._cushion_usd = 0.0
         self._payers = payers or (lambda scope: (scope,))
         self._values: RequestValues | None = None
+
+    @property
+    def labels(self) -> LabelBudget | None:
+        """The label budget; `InvalidInput` if it is set to something else."""
+        return self._labels
+
+    @labels.setter
+    def labels(self, labels: LabelBudget | None) -> None:
+        if labels is not None:
+            check_kind("labels", labels, LabelBudget, "LabelBudget(share=0.1)")
+        self._labels = labels
+
+    @property
+    def explore(self) -> ExploreShare | None:
+        """The share that is drawn uniformly; `InvalidInput` if it is set to something else."""
+        return self._explore
+
+    @explore.setter
+    def explore(self, explore: ExploreShare | None) -> None:
+        if explore is not None:
+            check_kind("explore", explore, ExploreShare, "ExploreShare(0.05)")
+        self._explore = explore
 
     def decide(
         self,

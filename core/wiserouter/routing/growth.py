@@ -9,6 +9,7 @@ from wiserouter.learning.reclustering import Growing
 from wiserouter.planning.policies import Optimistic, Policy
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, open_encoder
+from wiserouter.validation import check_kind
 
 GrowingOrAuto = Growing | Literal["auto"] | None
 """The values of the parameter `growing` of `WiseRouter`."""
@@ -43,8 +44,9 @@ def growth(
     Raises
     ------
     InvalidInput
-        If the encoder needs a log, or contexts that have residuals are to grow.
+        If a part is none, the encoder needs a log, or contexts that have residuals are to grow.
     """
+    _check_parts(growing, contexts, policy)
     if fixed and isinstance(growing, Growing):
         raise InvalidInput("residuals belong to fixed contexts: give residuals or growing, not both")
     if growing == "auto":
@@ -63,3 +65,12 @@ def growth(
             value=encoder.spec,
         )
     return Growth(growing, encoder)
+
+
+def _check_parts(growing: GrowingOrAuto, contexts: Contexts | None, policy: Policy) -> None:
+    if isinstance(policy, type) or not hasattr(policy, "bind"):
+        raise InvalidInput(f"policy must be a Policy, such as Optimistic(), got {policy!r}", value=policy)
+    if contexts is not None:
+        check_kind("contexts", contexts, Contexts, "Contexts.single()")
+    if growing is not None and growing != "auto":
+        check_kind("growing", growing, Growing, "Growing(8)")

@@ -17,7 +17,7 @@ from wiserouter.routing.own_records import own_record
 from wiserouter.routing.status import Status
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
-from wiserouter.validation import check_uses
+from wiserouter.validation import check_kind, check_uses
 
 if TYPE_CHECKING:
     from wiserouter.routing.limited_scopes import LimitedScopes
@@ -95,6 +95,7 @@ class RouterLimits(RouterConversations):
         self, budget: Budget, *, scope: str = "default", parent: str | None = None, restart: bool | None = None
     ) -> None:
         """Start a budget as `RouterAdministration.start` does; refuse one under which no mix keeps the limits."""
+        check_kind("budget", budget, Budget, "Budget(amount_usd=50, horizon=10_000)")
         scopes = self._decider.limits
         terms = None if scopes is None else scopes.terms(scope)
         if scopes is not None and terms is not None:

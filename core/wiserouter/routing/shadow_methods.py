@@ -15,7 +15,7 @@ from wiserouter.routing.shadow import Shadow, acted_scope, is_observed, observed
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import Decision
-from wiserouter.validation import checked_names
+from wiserouter.validation import check_kind, checked_names
 
 
 class RouterShadow(RouterConversations):
@@ -33,6 +33,8 @@ class RouterShadow(RouterConversations):
 
     @shadow.setter
     def shadow(self, shadow: Shadow | None) -> None:
+        if shadow is not None:
+            check_kind("shadow", shadow, Shadow, "Shadow(share=0.1)")
         self._configured_shadow = shadow
         self._shadow = self._shadow_under(self._orders)
         self._has_observed = self._has_observed or self._shadow is not None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from wiserouter.errors import LogError
 from wiserouter.fitting.log.columns import TOKENS, LogColumns, Places, arm_names, expression
 from wiserouter.fitting.log.limits import check_models
+from wiserouter.validation import check_kind
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,6 +82,8 @@ def layout_of(
     LogError
         If they fit no layout, or not the wanted one; the message lists the columns missing and those found.
     """
+    if given is not None:
+        check_kind("columns", given, LogColumns, 'LogColumns(reward="rating")')
     pairs = _model_columns(columns)
     places: Places
     name = wanted or ("wide" if pairs else "long")

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from wiserouter.errors import LogError, MissingExtra
+from wiserouter.errors import InvalidInput, LogError, MissingExtra
 from wiserouter.fitting.log import files
 
 if TYPE_CHECKING:
@@ -132,6 +132,9 @@ def open_files(path: LogPath | Sequence[LogPath]) -> list[LogFile]:
     MissingExtra
         If a URL is given, and fsspec or the package of its store is not installed.
     """
+    if not isinstance(path, str | Path | Sequence) or not path:
+        rule = "a log must be named by the path of a file, a folder or a pattern, or a list of them"
+        raise InvalidInput(f"{rule}, got {path if isinstance(path, str) else type(path).__name__!r}", value=path)
     if not isinstance(path, str | Path):
         return [one for each in path for one in open_files(each)]
     if "://" in str(path):

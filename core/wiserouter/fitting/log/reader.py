@@ -73,7 +73,7 @@ class RoutingLog:
         self._is_part = self._is_embedded = False
         self.layout = layout
         self.path = path
-        self.scale = Scale(*scale).checked()
+        self.scale = Scale.of(scale)
         self.prices: Prices = dict(prices or {})
         known = tuple(layout.columns) if layout.name == "wide" else self._read_models()
         self.models = known if models is None else _chosen(models, known)

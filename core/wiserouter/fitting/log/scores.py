@@ -52,6 +52,14 @@ class Scale(NamedTuple):
             raise InvalidInput(f"a scale must read worst..best, such as 1..5 or -1..1, got {text!r}", value=text)
         return cls(float(found[1]), float(found[2])).checked()
 
+    @classmethod
+    def of(cls, ends: tuple[float, float]) -> Self:
+        """Return the scale of two ends, the worst and the best; raise `InvalidInput` if there are no such ends."""
+        if not isinstance(ends, tuple | list) or len(ends) != 2:
+            rule = "a scale must be the worst and the best score, such as (1, 5)"
+            raise InvalidInput(f"{rule}, got {ends!r}", value=ends)
+        return cls(*ends).checked()
+
     def checked(self) -> Self:
         """Return the scale; raise `InvalidInput` if it has no two different, finite ends."""
         for end in self:
