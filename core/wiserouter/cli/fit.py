@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price, UnlikelyPrice
 from wiserouter.router import WiseRouter
-from wiserouter.validation import check_replaceable
+from wiserouter.validation import check_replaceable, read_text
 
 
 def fit(
@@ -65,7 +66,7 @@ def fit(
         float | None,
         typer.Option(help="USD at which auto compares; by default midway between the useful budgets."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sample and the clusters.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample and the clusters.", min=0)] = 0,
     jobs: Jobs = None,
     backend: BackendOption = None,
     address: AddressOption = None,
@@ -236,25 +237,51 @@ def read_models(path: Path) -> list[Model]:
     UnlikelyPrice
         If a price is likely that of a million tokens.
     """
+    text = read_text(path)
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        return [_model(name, fields, path) for name, fields in entries.items()]
+        entries = _object(json.loads(text), "the file")
+        return [_model(name, _object(of_model, f"{name!r}"), path) for name, of_model in entries.items()]
     except UnlikelyPrice:
         raise
-    except (ValueError, TypeError, AttributeError) as error:
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"{path} must be JSON, got {error}: is the file complete?") from error
+    except (ValueError, TypeError) as error:
         raise InvalidInput(
             f'{path}: prices must read {{"model": {{"price": {{"input": 1e-6, "output": 2e-6}}, '
             f'"max_output_tokens": 4096}}}}: {error}'
         ) from error
 
 
-def _model(name: str, fields: dict[str, Any], path: Path) -> Model:
+def _model(name: str, given: dict[str, Any], path: Path) -> Model:
+    _check_fields(given, Model, f"{name!r}")
+    values = dict(given)
     try:
-        return Model(name, **_model_fields(fields))
+        for field in ("price", "batch_price"):
+            if values.get(field) is not None:
+                values[field] = _price(values[field], f"{field} of {name!r}")
+        return Model(name, **values)
     except UnlikelyPrice as error:
         raise error.of(name, path) from None
 
 
-def _model_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    prices = ("price", "batch_price")
-    return {name: Price(**one) if name in prices and isinstance(one, dict) else one for name, one in fields.items()}
+def _price(given: object, what: str) -> Price:
+    values = _object(given, what)
+    _check_fields(values, Price, what)
+    missing = {"input", "output"} - values.keys()
+    if missing:
+        raise ValueError(f"{what} lacks {', '.join(sorted(missing))}")
+    return Price(**values)
+
+
+def _object(given: object, what: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise TypeError(f"{what} must be an object, got {given!r}")
+    return given
+
+
+def _check_fields(given: Mapping[str, Any], kind: type, what: str) -> None:
+    """Raise `ValueError` if a field that the file states is none of a model or price."""
+    known = [one.name for one in fields(kind) if one.name != "name"]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{what} has no field {name!r}, but {', '.join(known)}")

@@ -16,7 +16,7 @@ import typer
 from wiserouter.budgets.budget import Budget
 from wiserouter.cli.alone import alone
 from wiserouter.cli.judged_log import CallToJudge, judged_log
-from wiserouter.cli.output import check_writable, err, out, print_json
+from wiserouter.cli.output import check_no_input, check_writable, err, out, print_json
 from wiserouter.cli.score_file import ScoreFile
 from wiserouter.errors import InvalidInput
 from wiserouter.judging.judge import Judge, JudgeCounts
@@ -43,7 +43,7 @@ def judge(
     cost: Annotated[float, typer.Option(help="The most that one judgement costs, in USD.")] = 0.0,
     concurrency: Annotated[int, typer.Option(help="Judgements at once.")] = 4,
     name: Annotated[str, typer.Option(help="The name of the judge, for the source of its scores.")] = "default",
-    seed: Annotated[int, typer.Option(help="Seeds the sample.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seeds the sample.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Let a judge score the answers in a log, and write a score per line; `fit --with` joins them to the log.
@@ -66,6 +66,9 @@ def judge(
         first_scores=0,  # all are written; a fit learns them
     )
     check_writable(output)
+    check_no_input(output, [log])
+    if output.suffix != ".jsonl" and (output.is_file() or not output.exists()):
+        raise InvalidInput(f"--output must be a .jsonl file, whose lines fit reads, got {output}", value=output)
     graded, found = function_named(ask), judged_log(log, prompt, answer, model)
     sample = SystematicSample(share, random.Random(seed))  # noqa: S311
     drawn = [call for call in found.calls if sample.takes(0, call.model)]

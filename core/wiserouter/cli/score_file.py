@@ -10,6 +10,7 @@ from typing import Any, Self
 from wiserouter.cli.judged_log import CallToJudge
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log.cell_texts import DIGEST_OF, digest
+from wiserouter.validation import read_text
 
 
 class ScoreFile:
@@ -35,7 +36,7 @@ class ScoreFile:
         self.path, self.key, self.model, self.source, self.judge = path, key, model, source, judge
         self._digests = DIGEST_OF + prompt, DIGEST_OF + answer
         self._calls: dict[str | int, dict[str, Any]] = {}
-        lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else [""]
+        lines = read_text(path).split("\n") if path.is_file() else [""]
         if lines.pop():
             raise InvalidInput(f"{path} must end with a whole line: remove its last one", value=path)
         for at, text in enumerate(lines, start=1):

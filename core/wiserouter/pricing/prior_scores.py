@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.pool import SCORE_WEIGHT, Model
+from wiserouter.validation import read_text
 
 _COLUMNS = ("model", "score")
 _DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -139,7 +140,7 @@ def published_scores() -> list[PriorScore]:
 
 def read_scores(path: Path) -> list[PriorScore]:
     """Return the scores of a csv file; columns `model` and `score`, the other fields of `PriorScore` optional."""
-    return _scores_of(path.read_text(encoding="utf-8-sig").splitlines(), str(path))
+    return _scores_of(read_text(path).splitlines(), str(path))
 
 
 def _scores_of(lines: list[str], where: str) -> list[PriorScore]:

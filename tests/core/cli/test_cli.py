@@ -20,15 +20,6 @@ from wiserouter.evaluation.datasets.synthetic import make_table
 TABLE = make_table(300, np.random.default_rng(0))
 
 
-@pytest.fixture
-def log(tmp_path):
-    columns = {"prompt": TABLE.prompts}
-    for k, name in enumerate(TABLE.models):
-        columns |= {f"score|{name}": TABLE.reward[:, k], f"cost|{name}": TABLE.cost_usd[:, k]}
-    pl.DataFrame(columns).write_parquet(tmp_path / "log.parquet")
-    return tmp_path / "log.parquet"
-
-
 def wiserouter(*arguments):
     result = CliRunner().invoke(app, [str(a) for a in arguments])
     if result.exception and not isinstance(result.exception, SystemExit):
@@ -39,21 +30,6 @@ def wiserouter(*arguments):
 def process(*arguments):
     command = [sys.executable, "-m", "wiserouter.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture
-def shell(capsys, monkeypatch):
-    """Run a command as a process would, in this one."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["wiserouter", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, ended.value.code or 0, printed.out, printed.err)
-
-    return run
 
 
 def test_demo_ends_in_a_table_and_a_picture(tmp_path):
@@ -323,11 +299,14 @@ def test_a_bar_takes_its_total_from_the_pass_before():
 
 MISTAKES = [
     (("fit", "missing.csv"), "missing.csv: no such file: correct the path"),
-    (("explain", "last", "--journal", "."), ".: is a directory"),
+    (("explain", "last", "--journal", "."), ".: is a directory: name a file"),
+    (("explain", "last", "--journal", "none.jsonl"), "none.jsonl: no such file or directory: correct the path"),
+    (("fit", ""), "a log must be named by the path of a file, a folder or a pattern, or a list of them, got ''"),
+    (("plan", "LOG", "--budget", "-5"), "--budget must be a finite number of at least 0, got -5"),
     (("plan", "missing.wise"), "missing.wise"),
     (("merge", "missing.wise", "other.wise"), "missing.wise"),
     (("replay", "LOG"), "needs --budget"),
-    (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
+    (("replay", "LOG", "--budget", "-1"), "--budget must be a finite number of at least 0, got -1"),
     (("replay", "LOG", "--budget", "0"), "a budget to replay must be above 0, got 0"),
     (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),
     (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),

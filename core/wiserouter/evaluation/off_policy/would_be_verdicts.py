@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy.observed_calls import ObservedCall
+from wiserouter.validation import read_text
 
 
 class WouldBeVerdict(NamedTuple):
@@ -53,7 +54,7 @@ class VerdictFile:
         if self.path is None:
             return
         if self.path.is_file():
-            self._read(self.path.read_text(encoding="utf-8-sig").splitlines())
+            self._read(read_text(self.path).splitlines())
         self._file = self.path.open("a", encoding="utf-8")
 
     def begin(self, call: ObservedCall, most_usd: float) -> None:

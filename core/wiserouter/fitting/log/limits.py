@@ -42,6 +42,11 @@ _QUOTED = re.compile(r'"[^"]*"')
 _DAMAGED = "the file is damaged or malformed"
 _UTF_16 = "it seems to be UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`"
 _ONE_BYTE = "it seems to be Latin-1 or Windows-1252; convert it to UTF-8 with `iconv -f WINDOWS-1252 -t UTF-8`"
+_OTHER_FILES = {
+    b"PAR1": "a parquet file: give its name the ending .parquet",
+    b"PK\x03\x04": "a spreadsheet or a zip archive: export it as csv, or unpack it",
+    b"SQLite format 3": "a database: export its table as csv",
+}
 _OTHER_PACKING = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")  # zstandard, zlib
 
 
@@ -58,6 +63,8 @@ def text_lines(path: Path) -> Iterator[str]:
         number, n_bytes = 0, 0
         while line := file.readline(MAX_ROW_BYTES + 1):
             number, n_bytes = number + 1, n_bytes + len(line)
+            if number == 1:
+                _check_kind(path, line)
             if number == 1 and (line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line[:200]):
                 raise LogError(f"{_DAMAGED}: {_UTF_16}", file=path)
             if len(line) > MAX_ROW_BYTES:
@@ -66,6 +73,13 @@ def text_lines(path: Path) -> Iterator[str]:
                 rule = f"a compressed log may unpack to at most {MAX_UNPACKING} times its size, got more"
                 raise LogError(f"{rule}: unpack it, and check what it holds", file=path)
             yield _decoded(path, number, line.removeprefix(BOM_UTF8) if number == 1 else line)
+
+
+def _check_kind(path: Path, begins: bytes) -> None:
+    """Refuse a file of another kind that has the name of a text."""
+    for mark, kind in _OTHER_FILES.items():
+        if begins.startswith(mark):
+            raise LogError(f"a file of this name must hold text, got {kind}", file=path)
 
 
 def marked_content(path: Path) -> bytes | None:
