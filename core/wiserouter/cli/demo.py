@@ -35,7 +35,7 @@ def demo(
     budget: Annotated[
         float | None, typer.Option(help="USD for the workload; by default a fifth of the cost of always-best.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the workload and the router.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the workload and the router.", min=0)] = 0,
     plot: Annotated[Path, typer.Option(help="The picture to save.")] = Path("wiserouter-demo.png"),
     via: Annotated[
         str, typer.Option(help="How the calls are made: python, or an installed adapter: litellm.")

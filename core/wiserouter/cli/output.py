@@ -30,6 +30,14 @@ from wiserouter.pricing.amounts import usd
 Justify = Literal["left", "right"]
 
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_REMEDIES = {
+    errno.ENOENT: "correct the path",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "name a folder, or correct the path",
+    errno.EACCES: "change who may use it, or name another one",
+    errno.EPERM: "change who may use it, or name another one",
+    errno.EROFS: "name another one",
+}
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -110,7 +118,8 @@ def complain(error: BaseException) -> None:
     """Print an error in one line on stderr."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        text = f"{error.filename}: {error.strerror.lower()}"
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        text = f"{error.filename}: {error.strerror.lower()}" + (remedy and f": {remedy}")
     elif isinstance(error, OSError) and error.errno in _FULL:
         text = f"{os.strerror(error.errno).lower()}: free some space, or write to another disk"
     err.print(Text.assemble(("error:", "bold red"), f" {shown(text)}"), highlight=False, soft_wrap=True)

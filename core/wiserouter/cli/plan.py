@@ -14,6 +14,7 @@ from wiserouter.planning.plan import Plan
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.status import what_if
+from wiserouter.validation import check_amount
 
 
 def plan(
@@ -28,6 +29,8 @@ def plan(
 
     Example: wiserouter plan support.wise --requests 100000 --budget 50 --plot curve.png
     """
+    if budget is not None:
+        check_amount("--budget", budget)
     plot = plot and picture_file(plot)
     router = WiseRouter.load(artifact)
     fitted = router.plan

@@ -29,6 +29,7 @@ from wiserouter.evaluation.table import Table
 from wiserouter.planning.policies import Offline
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
+from wiserouter.validation import check_amount
 
 
 def replay(
@@ -49,7 +50,7 @@ def replay(
     limit: Annotated[
         str, typer.Option(help="expected, or hard: the worst case is the model's most expensive call.")
     ] = "expected",
-    seed: Annotated[int, typer.Option(help="Seed of the split, the clusters and the draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the clusters and the draws.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Number of seeds, from --seed on.", min=1)] = 1,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the last run (png, svg, pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run, one per line.")] = False,
@@ -111,6 +112,8 @@ def _budget_options(totals: list[float] | None, per_query: list[float] | None) -
     budgets += [_BudgetOption(amount, per_query=True) for amount in per_query or ()]
     if not budgets:
         raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
+    for one in budgets:
+        check_amount("--budget-per-query" if one.per_query else "--budget", one.amount_usd)
     if any(one.amount_usd == 0 for one in budgets):
         raise InvalidInput("a budget to replay must be above 0, got 0: nothing can be bought with it", value=0)
     return budgets

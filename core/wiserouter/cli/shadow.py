@@ -53,7 +53,7 @@ def report(
     prompt: Annotated[str, typer.Option(help="Column of the prompts.")] = "prompt",
     answer: Annotated[str, typer.Option(help="Column of the answers.")] = "answer",
     concurrency: Annotated[int, typer.Option(help="Calls judged at once.")] = 4,
-    seed: Annotated[int, typer.Option(help="Seeds the sample.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seeds the sample.", min=0)] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="State what judging costs, and ask nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -64,7 +64,7 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
     UnknownDecision
         If no decision has this id.
     InvalidInput
-        If none has it, and some lines are damaged: it may stand in one of these.
+        If none has it, and some lines are damaged: it may stand in one of these; or the journal has no decision.
     FileNotFoundError
         If there is no journal.
     """
@@ -89,6 +89,8 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
             f"it may be in one of them, pass the id of another decision",
             value=decision_id,
         )
+    if not found and decision_id == "last":
+        raise InvalidInput(f"{reading.path} must hold decisions, got none: keep them with journal_to()")
     if not found:
         raise UnknownDecision(decision_id)
     return found

@@ -88,7 +88,7 @@ def test_an_error_of_the_file_system_names_the_file_first(tmp_path, capsys):
     complain(refused.value)
     complain(FileNotFoundError("none.jsonl: no such file"))
     first, second = capsys.readouterr().err.replace("\n", " ").split("error: ")[1:]
-    assert first.strip() == f"{tmp_path / 'none.jsonl'}: no such file or directory"
+    assert first.strip() == f"{tmp_path / 'none.jsonl'}: no such file or directory: correct the path"
     assert second.strip() == "none.jsonl: no such file"
 
 
