@@ -32,6 +32,9 @@ _SIDES = ("input_cost_per_token", "output_cost_per_token")
 _PER_SECOND = ("cost_per_second", "input_cost_per_second", "output_cost_per_second")
 _REASONING = "output_cost_per_reasoning_token"
 _MEDIA = ("audio", "image", "video")
+_FEES = ("search_context_cost_per_query", "input_cost_per_request")
+_ALWAYS_SEARCHES = re.compile(r":online$|^perplexity/preset/")  # of OpenRouter; agents of Perplexity
+_MAY_BE_SEARCHING = re.compile(r"[-/]search-|deep-research|(^|/)sonar|-online$")  # where LiteLLM's map has a fee
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
@@ -92,13 +95,17 @@ def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
     """Return the key of a price by which calls are billed in place of their tokens; None where tokens have prices.
 
     LiteLLM bills by the time that a deployment states. A model of its map whose tokens are free, but not its images or
-    songs, is billed by the provider.
+    songs, is billed by the provider. A model that searches with each call has a fee for that beside its tokens.
 
     Examples
     --------
     >>> unbounded_price({"litellm_params": {"model": "openai/gpt-4o-mini", "input_cost_per_second": 1e-3}})
     'input_cost_per_second'
+    >>> unbounded_price({"litellm_params": {"model": "openai/gpt-4o-search-preview"}})
+    'search_context_cost_per_query'
     """
+    if fee := _search_fee(deployment):
+        return fee
     stated = _stated_values(deployment)
     if any(_number(stated.get(side)) for side in _SIDES) or "tiered_pricing" in stated:
         return None
@@ -107,6 +114,18 @@ def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
     published = {} if _source(deployment) == "deployment" else _base_entry(deployment)
     prices = {key: usd for key, usd in published.items() if _PRICE.match(key) and _number(usd)}
     return None if any(_RATE.match(key) for key in prices) else next(iter(prices), None)
+
+
+def _search_fee(deployment: Mapping[str, Any]) -> str | None:
+    """Return the key of the fee of a model that searches the web with each call, whether the call asks for that."""
+    params, info = deployment["litellm_params"], deployment.get("model_info") or {}
+    names = [str(name) for name in (params.get("model"), info.get("base_model"), params.get("base_model")) if name]
+    if any(map(_ALWAYS_SEARCHES.search, names)):
+        return _FEES[0]
+    if not any(map(_MAY_BE_SEARCHING.search, names)):
+        return None
+    published = _base_entry(deployment)
+    return next((key for key in _FEES if key in published), None)
 
 
 def _check_prices(deployment: Mapping[str, Any], figures: Mapping[str, float]) -> None:

@@ -270,3 +270,37 @@ def test_a_model_that_is_billed_by_the_song_is_refused_under_a_hard_limit():
     attach(litellm.Router(rows), "g", budget=Budget(10.0, 100))
     assert unbounded_price(dep("gemini/gemini-2.5-flash-image")) is None
     assert unbounded_price(dep("gemini/lyria-3-clip-preview", input_cost_per_token=0, output_cost_per_token=0)) is None
+
+
+SEARCHING = [
+    "openai/gpt-4o-search-preview",
+    "openai/gpt-4o-mini-search-preview-2025-03-11",
+    "openai/gpt-5-search-api",
+    "perplexity/sonar-pro",
+    "perplexity/sonar-deep-research",
+    "gemini/deep-research-preview-04-2026",
+]
+
+
+@pytest.mark.parametrize("model", SEARCHING)
+def test_a_model_that_searches_with_each_call_is_refused_under_a_hard_limit(model):
+    with pytest.raises(InvalidInput, match="nothing bounds search_context_cost_per_query"):
+        attach(litellm.Router([dep(model)]), "g", budget=Budget(10.0, 100, limit="hard"), cap_output_tokens=100)
+    attach(litellm.Router([dep(model)]), "g", budget=Budget(10.0, 100), cap_output_tokens=100)
+
+
+@pytest.mark.parametrize(
+    ("row", "searches"),
+    [
+        (dep("openai/mine", {"base_model": "gpt-4o-search-preview"}), True),
+        (dep("openrouter/openai/gpt-4o:online", input_cost_per_token=1e-6, output_cost_per_token=1e-6), True),
+        (dep("openrouter/openai/gpt-4o", input_cost_per_token=1e-6, output_cost_per_token=1e-6), False),
+        (dep("perplexity/preset/pro-search", input_cost_per_token=1e-6, output_cost_per_token=1e-6), True),
+        (dep("perplexity/openai/gpt-5"), False),
+        (dep("openai/gpt-4o"), False),  # it has a fee in LiteLLM's map, for calls that ask for a search
+        (dep("openai/our-search-7b", input_cost_per_token=1e-6, output_cost_per_token=1e-6), False),
+    ],
+    ids=["base-model", "online", "router", "preset", "perplexity", "may-search", "own"],
+)
+def test_a_search_fee_is_known_by_the_model_that_is_called(row, searches):
+    assert (unbounded_price(row) == "search_context_cost_per_query") is searches
