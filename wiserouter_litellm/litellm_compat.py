@@ -26,7 +26,8 @@ def check_litellm() -> None:
     """
     if not hasattr(Router, "async_function_with_fallbacks"):
         rule = f"its version must be below 1.110, got {version('litellm')}, whose router loses what a callback decides"
-        raise SettingsError("litellm", f"{rule}: run pip install 'wiserouter[litellm]'")
+        remedy = "run pip install 'wiserouter[litellm]', for a proxy with 'litellm[proxy]<1.110'"
+        raise SettingsError("litellm", f"{rule}: {remedy}")
 
 
 def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:

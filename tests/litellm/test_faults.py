@@ -129,6 +129,7 @@ def test_a_litellm_that_would_lose_decisions_is_refused(monkeypatch):
     with pytest.raises(SettingsError, match=r"litellm: its version must be below 1\.110, got 1\.") as refused:
         attach(llms(), "wise", budget=RICH)
     assert refused.value.key == "litellm"
+    assert "for a proxy with 'litellm[proxy]<1.110'" in str(refused.value)
     with pytest.raises(SettingsError, match="below 1"):
         WiseRoutingStrategy(llms(), "wise", budget=RICH)
     with pytest.raises(SettingsError, match="below 1"):
