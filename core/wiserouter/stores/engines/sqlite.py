@@ -215,10 +215,6 @@ class SQLiteEngine:
             why = "there is no such file; give the file of a router's store"
             raise StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
         if self.path.is_file() and self.path.stat().st_size:
-            with self.path.open("rb") as file:
-                header = file.read(16)
-            if not header.startswith(b"SQLite format 3\0"):
-                raise self._damaged("it is not an SQLite file")
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 connection.execute("BEGIN")  # both as of one moment: another process may create the tables meanwhile
                 (application,) = connection.execute("PRAGMA application_id").fetchone()

@@ -153,8 +153,8 @@ def _notes_in(connection: sqlite3.Connection) -> list[str]:
 
 def _is_whole(path: Path) -> bool:
     """Return True if a file is as long as its header says, as after a VACUUM."""
-    with path.open("rb") as file:
-        header, size = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_size
+    descriptor = os.open(path, os.O_RDONLY)  # not closed: that would end all locks of this process on the file
+    header, size = os.pread(descriptor, _HEADER_BYTES, 0), os.fstat(descriptor).st_size
     if len(header) < _HEADER_BYTES:
         return False
     page_bytes, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
