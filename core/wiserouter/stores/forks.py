@@ -19,14 +19,20 @@ class _Lock(Protocol):
     def release(self) -> None: ...
 
 
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
 L = TypeVar("L", bound=_Lock)
 
-_known: dict[weakref.ref[Any], None] = {}
+_known: dict[weakref.ref[Any], weakref.ref[Any] | None] = {}
 _held = threading.local()  # the locks of a thread that forks; others may fork at the same time
 
 
-def held_at_fork(lock: L) -> L:
+def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
     """Return a lock that no other thread holds when a process is forked.
+
+    `closed` is closed before each fork, while the lock is held: it opens again what a child must not inherit.
 
     Examples
     --------
@@ -34,17 +40,19 @@ def held_at_fork(lock: L) -> L:
     >>> with held_at_fork(RLock()):
     ...     pass
     """
-    _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = None
+    _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = None if closed is None else weakref.ref(closed)
     return lock
 
 
 def _acquire() -> None:
     _held.locks = []
-    for known in reversed(list(_known)):
-        lock = known()
+    for known, closed in reversed(list(_known.items())):
+        lock, closable = known(), None if closed is None else closed()
         if lock is not None:
             lock.acquire()
             _held.locks.append(lock)
+        if closable is not None:
+            closable.close()
 
 
 def _release() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -75,3 +76,25 @@ def test_two_stores_keep_the_log_of_a_file_that_was_vacuumed(path, opened):
     another_process_opens_and_ends(path)
     charge(second, "a", 4.0)
     assert spent_usd(path) == pytest.approx(6.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_keeps_the_log_when_its_parent_ends(path, opened):
+    store, (closed, tell) = opened(), os.pipe()
+    store.open("s", HARD)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            charge(store, "a", 1.0)
+            os.read(closed, 1)
+            charge(store, "b", 3.0)
+            status = 0 if spent_usd(path) == 4.0 else 2
+        finally:
+            os._exit(status)
+    another_process_opens_and_ends(path)
+    store.close()
+    os.write(tell, b"!")
+    assert os.waitpid(child, 0)[1] == 0
+    assert spent_usd(path) == 4.0

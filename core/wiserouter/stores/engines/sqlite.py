@@ -85,7 +85,7 @@ class SQLiteEngine:
         self._bounds = reservation_ttl_s, decision_ttl_s, max_conversations
         self._synchronous, self._timeout_s = synchronous, timeout_s
         self._waits_s = timeout_s
-        self._lock = held_at_fork(RLock())
+        self._lock = held_at_fork(RLock(), self)  # SQLite forbids a child even to close the connection of its parent
         self._connection: sqlite3.Connection | None = None
         self._file: OpenFile | None = None
         self._owner = WorkerIdentity()
