@@ -263,6 +263,9 @@ class SQLiteEngine:
         remedy = "check that its folder exists, is writable and is not full"
         if _is_busy(error):
             remedy = "another process writes for longer than timeout_s: end its transaction"
+        elif isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHORT_READ:
+            log, index = f"{self.path.name}-wal", f"{self.path.name}-shm"
+            remedy = f"its log was cut: stop all workers, delete {log} and {index}, and start them without what it held"
         why = f"{error}; {remedy}"
         return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
 
