@@ -229,6 +229,23 @@ def test_an_increase_outlasts_other_amounts_of_the_scope_and_ends_with_its_own(o
     assert (store.ledger("s").each[1].budget.amount_usd, store.ledger("s").each[1].increases) == (20.0, ())
 
 
+class AskedAgain(SQLiteEngine):
+    """An engine whose first answers are lost: its client asks again, as redis-py does when a connection breaks."""
+
+    def exchange(self, *given):
+        super().exchange(*given)
+        return super().exchange(*given)
+
+
+def test_an_increase_whose_first_answer_was_lost_counts_once(tmp_path):
+    with closing(SharedStore(AskedAgain(tmp_path / "budget.db"))) as store:
+        store.open("s", Budget(10.0, 100, limit="hard"))
+        answered = store.change("s", BudgetChange(add_usd=5.0))
+        assert (answered.before["amount_usd"], answered.after["amount_usd"]) == (10.0, 15.0)
+        assert not answered.replayed
+        assert store.ledger("s").budget.amount_usd == 15.0
+
+
 def test_an_account_that_was_not_used_for_a_while_is_read_before_it_is_used_again(opened, clock):
     store, other = (opened(refresh_s=1e6, flush_s=1e6) for _ in range(2))
     for one in (store, other):

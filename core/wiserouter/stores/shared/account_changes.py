@@ -19,6 +19,7 @@ from wiserouter.budgets.nested import Account, open_account
 from wiserouter.errors import NotStarted, StoreUnavailable
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import Amend
+from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import terms_of_text, text_of_account, text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.replica import AccountView
@@ -37,11 +38,12 @@ def change(worker: Worker, scope: str, asked: BudgetChange, token: str, request:
         result = worker.client.request(PendingEvent(Change(scope, "", "", "", 0.0, False, token), scope))
         if isinstance(result, str) and result.startswith("{"):
             return first_answer(result, request)
+    name = token or fresh_id()  # an engine whose first answer was lost is asked again, and must not change it twice
     for _ in range(MOST_ATTEMPTS):
         worker.refresh_account(scope)
-        event, answered = _event(worker, scope, asked, token, request)
+        event, answered = _event(worker, scope, asked, name, request)
         result = worker.client.request(PendingEvent(event, scope))
-        if result == "ok":
+        if result == "ok" or (result == event.answer and not token):
             _expect(worker, scope, asked)
             return answered
         if isinstance(result, str) and result.startswith("{"):
