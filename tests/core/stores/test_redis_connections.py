@@ -96,6 +96,25 @@ def test_a_replica_is_named_as_one_where_the_answer_lacks_its_first_word(make, m
         make(server.url).exchange([])
 
 
+@pytest.mark.parametrize(
+    ("kind", "said", "remedy"),
+    [
+        ("ResponseError", "MISCONF Errors writing to the AOF file: No space left on device", "make room there"),
+        ("ConnectionError", "max number of clients reached", "raise its maxclients"),
+        ("ResponseError", "BUSY Redis is busy running a script.", "the server answers, and its log may say more"),
+    ],
+)
+def test_a_server_that_answers_is_not_looked_for(make, monkeypatch, kind, said, remedy):
+    redis = pytest.importorskip("redis")
+
+    def refuse(*args):
+        raise getattr(redis.exceptions, kind)(said)
+
+    monkeypatch.setattr("redis.Redis.evalsha", refuse)
+    with pytest.raises(StoreUnavailable, match=remedy):
+        make("redis://127.0.0.1:1").exchange([])
+
+
 @pytest.mark.parametrize("rule", ["-evalsha", "-hgetall"])
 def test_a_user_without_the_commands_of_scripts_is_told_which_it_needs(make, rule):
     with serving() as server:

@@ -160,7 +160,7 @@ class RedisEngine:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> StoreError:
-        from redis.exceptions import AuthenticationError
+        from redis.exceptions import AuthenticationError, ResponseError
 
         said = f"{error}"
         if newer := re.search(r"NEWER (.*?);", said):
@@ -175,6 +175,8 @@ class RedisEngine:
         if isinstance(error, AuthenticationError):
             return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
         answers = "check that a server answers there" + (" with TLS" if self.store.startswith("rediss") else "")
+        if isinstance(error, ResponseError):
+            answers = "the server answers, and its log may say more"
         kind = type(error).__name__  # redis-py leaves the first word of some answers out
         remedy = next((do for word, do in _REMEDIES.items() if word in f"{kind} {said}"), answers)
         why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {remedy}"
@@ -192,6 +194,8 @@ _REMEDIES = {
     "LoadingError": "it has just started, and reads its data: wait",
     "permission": "permit its user the commands of scripts, on all keys of the prefix",
     "user executing the script": "permit its user the commands of scripts, on all keys of the prefix",
+    "MISCONF": "it cannot write to its disk: make room there, and see its log",
+    "max number of clients": "it has no connection left: raise its maxclients",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
 }
 """What to do, by a word of the server's answer or of its class in redis-py."""
