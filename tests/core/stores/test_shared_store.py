@@ -43,6 +43,11 @@ def opened(clock, tmp_path):
         store.close()
 
 
+def hold(store, name):
+    store.reserve(record(store, "s", name, 1.0, 1.0))
+    return name
+
+
 def call(store, name, held_usd=0.25, cost_usd=0.25, scope="s"):
     store.reserve(record(store, scope, name, held_usd, 0.5 * held_usd))
     store.settle(name, cost_usd)
@@ -200,6 +205,24 @@ def test_a_window_has_the_amount_that_was_last_given_whichever_worker_opens_it(o
         call(other, "one more")
     store.refresh()
     assert (store.ledger("s").budget.amount_usd, store.ledger("s").spent_usd) == (1.0, 1.0)
+
+
+def test_a_window_that_has_ended_is_forgotten_with_its_calls(clock, tmp_path):
+    path = tmp_path / "budget.db"
+    engine = SQLiteEngine(path, clock, reservation_ttl_s=60.0, decision_ttl_s=86_400.0)
+    shared = SharedStore(engine, clock=clock, reservation_ttl_s=60.0)
+    with closing(shared) as store, closing(sqlite3.connect(path)) as file:
+        store.open("s", Budget(10.0, every="6h", limit="hard", rollover=True))
+        for n in range(40):
+            store.reserve(record(store, "s", f"call {n}", 1.0, 1.0))
+            clock.advance(6 * 3_600.0)
+            store.settle(f"call {n}", 1.5)  # after its window
+        assert file.execute("SELECT count(*) FROM windows").fetchone()[0] <= 7
+        with pytest.raises(UnknownDecision):
+            SharedStore(engine, clock=clock).settle("call 30", 1.0)
+        store.settle(hold(store, "late"), 2.0)
+        assert store.ledger("s").spent_usd == 2.0
+        assert store.ledger("s").carried_usd == 10.0
 
 
 def test_an_amount_that_is_given_after_a_window_adds_nothing_to_what_that_window_leaves(opened, clock):

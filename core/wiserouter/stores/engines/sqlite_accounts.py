@@ -18,9 +18,16 @@ from wiserouter.stores.engines.sqlite_windows import WindowTables
 
 
 class AccountTables(WindowTables):
-    """The tables of accounts and of the views that they were restored from."""
+    """The tables of accounts and of the views that they were restored from.
+
+    Attributes
+    ----------
+    ended_ttl_s : float, seconds
+        Time after its last call for which a window that has ended is kept.
+    """
 
     answer_ttl_s = 86_400.0
+    ended_ttl_s: float
 
     def account(self, scope: str) -> AccountState | None:
         """Return the state of an account."""
@@ -35,9 +42,11 @@ class AccountTables(WindowTables):
         return [text_of(scope) for (scope,) in self._all("SELECT scope FROM accounts")]
 
     def _open(self, event: Open) -> int:
-        row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
+        row = self._one("SELECT generation, windows FROM accounts WHERE scope = ?", event.scope)
         if row is not None and row[0] != event.generation:
             return int(row[0])
+        for former in [] if row is None else json.loads(row[1]):
+            self._end(former, self.ended_ttl_s)
         for window in event.windows:
             self._begin(window)
         windows = json.dumps([window.id for window in event.windows])
@@ -141,5 +150,6 @@ class AccountTables(WindowTables):
             self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
             heir, skipped = event.window.id, event.skipped
             self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
+            self._end(event.former, self.ended_ttl_s)
             self._carry_over(event.former)
         return "ok"

@@ -48,11 +48,11 @@ class RunTables(AccountTables):
         return None if row is None else CapState(row[0], bool(row[1]), dict(zip(COUNTERS, row[2:], strict=True)))
 
     def _forget_expired(self) -> None:
-        """Forget conversations and caps whose time has run out."""
+        """Forget conversations, caps and ended windows whose time has run out."""
         expired = "SELECT key, scopes, committed_usd FROM conversations WHERE until_s <= ? LIMIT ?"
         self._forget(self._all(expired, self._now_s, MAX_FORGOTTEN_PER_TRANSACTION))
-        caps = "SELECT id FROM windows WHERE until_s <= ? LIMIT ?"
-        self._forget_caps(self._all(caps, self._now_s, MAX_FORGOTTEN_PER_TRANSACTION))
+        windows = "SELECT id FROM windows WHERE until_s <= ? LIMIT ?"
+        self._forget_windows(self._all(windows, self._now_s, MAX_FORGOTTEN_PER_TRANSACTION))
 
     def _find_conversation(self, event: FindConversation) -> str | None:
         row = self._one("SELECT text FROM conversations WHERE key = ? AND until_s > ?", event.key, self._now_s)
@@ -88,7 +88,7 @@ class RunTables(AccountTables):
 
     def _end_conversation(self, event: EndConversation) -> str:
         self._forget(self._all("SELECT key, scopes, committed_usd FROM conversations WHERE key = ?", event.key))
-        self._forget_caps(self._all("SELECT id FROM windows WHERE cap = ? AND in_flight = 0", event.key))
+        self._forget_windows(self._all("SELECT id FROM windows WHERE cap = ? AND in_flight = 0", event.key))
         return "ok"
 
     def _caps_admit(self, event: Reserve) -> bool:
@@ -112,7 +112,7 @@ class RunTables(AccountTables):
             self._do("UPDATE windows SET ttl_s = ? WHERE id = ?", cap.ttl_s, row[0])
             return text_of(row[0])
         if row is not None:
-            self._forget_caps([row[:1]])
+            self._forget_windows([row[:1]])
         window = f"cap|{cap.key}|{decision_id}"  # another one each time that it is opened: late bills reach their own
         self._begin(WindowOpening(window, cap.amount_usd, cap.hard, rollover=False))
         self._do("UPDATE windows SET cap = ?, ttl_s = ? WHERE id = ?", cap.key, cap.ttl_s, window)
@@ -123,8 +123,8 @@ class RunTables(AccountTables):
         """Drop the caps used longest ago, at most so many, where there are too many."""
         excess = self._resize("caps", 0) - self._max_conversations
         if excess > 0:
-            idle = "SELECT id FROM windows WHERE until_s IS NOT NULL ORDER BY until_s LIMIT ?"
-            self._forget_caps(self._all(idle, min(excess, most)))
+            idle = "SELECT id FROM windows WHERE until_s IS NOT NULL AND cap IS NOT NULL ORDER BY until_s LIMIT ?"
+            self._forget_windows(self._all(idle, min(excess, most)))
 
     def _forget(self, conversations: Iterable[Any]) -> None:
         """Delete conversations, given as their key, scopes and committed amount, and take back what they commit."""
@@ -134,10 +134,11 @@ class RunTables(AccountTables):
             self._do("DELETE FROM conversations WHERE key = ?", key)
             self._resize("conversations", -1)
 
-    def _forget_caps(self, windows: Iterable[Any]) -> None:
+    def _forget_windows(self, windows: Iterable[Any]) -> None:
         for (window,) in windows:
+            (of_run,) = self._one("SELECT cap IS NOT NULL FROM windows WHERE id = ?", window)
             self._do("DELETE FROM windows WHERE id = ?", window)
-            self._resize("caps", -1)
+            self._resize("caps", -of_run)
 
     def _commit(self, scopes: Iterable[str], usd: float, runs: int) -> list[str]:
         """Add to the amounts that runs commit in the accounts of scopes, and return the scopes that have one."""

@@ -83,7 +83,7 @@ _CHANGES = ", ".join(
     else f"{name} = {name} + :{name}"
     for name in COUNTERS
 )
-_UNTIL = "until_s = iif(in_flight + :in_flight = 0, :now_s + ttl_s, NULL)"  # of a cap; other windows have no ttl_s
+_UNTIL = "until_s = iif(in_flight + :in_flight = 0, :now_s + ttl_s, NULL)"  # of a cap or an ended window
 ADD_COUNTS = f"UPDATE windows SET {_CHANGES}, {_UNTIL} WHERE id = :window"  # noqa: S608
 READ_ACCOUNT = "SELECT generation, terms, windows, restored, committed_usd FROM accounts WHERE scope = ?"
 OPEN_ACCOUNT = """

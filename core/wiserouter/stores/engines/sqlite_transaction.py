@@ -63,6 +63,7 @@ class Transaction(RunTables):
     ) -> None:
         super().__init__(cursor, now_s, max_conversations)
         self._reservation_ttl_s, self._decision_ttl_s = reservation_ttl_s, decision_ttl_s
+        self.ended_ttl_s = reservation_ttl_s + decision_ttl_s
 
     def apply(self, event: Event) -> object:
         """Apply one event and return its result."""

@@ -29,8 +29,15 @@ class WindowTables:
         self._cursor, self._now_s = cursor, now_s
 
     def _begin(self, window: WindowOpening) -> None:
+        """Insert a window; one that had ended, as where the clock was set back, is kept again."""
+        self._do("UPDATE windows SET ttl_s = NULL, until_s = NULL WHERE id = ?", window.id)
         begins = [window.counters.get(name, 0.0) for name in COUNTERS]
         self._do(BEGIN_WINDOW, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
+
+    def _end(self, window: str, ttl_s: float) -> None:
+        """Keep a window that has ended for so long after the last of its calls."""
+        until = "iif(in_flight = 0, ?, NULL)"
+        self._do(f"UPDATE windows SET ttl_s = ?, until_s = {until} WHERE id = ?", ttl_s, self._now_s + ttl_s, window)  # noqa: S608
 
     def _window(self, window: str) -> WindowState:
         names = f"amount_usd, carried_usd, {', '.join(COUNTERS)}"
