@@ -17,7 +17,7 @@ from wiserouter import Budget, open_store
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
-from wiserouter.stores.engines.events import Find
+from wiserouter.stores.engines.events import Find, Open
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
 from wiserouter.stores.shared import SharedStore
@@ -267,6 +267,25 @@ def test_an_increase_whose_first_answer_was_lost_counts_once(tmp_path):
         assert (answered.before["amount_usd"], answered.after["amount_usd"]) == (10.0, 15.0)
         assert not answered.replayed
         assert store.ledger("s").budget.amount_usd == 15.0
+
+
+class SlowerToOpen(SQLiteEngine):
+    """An engine at which another worker opens each account first."""
+
+    def exchange(self, events, *rest):
+        for opening in [event for event in events if isinstance(event, Open)]:
+            faster = SharedStore(SQLiteEngine(self.path))
+            faster.open(opening.scope, Budget(20.0, 100, limit="hard"))
+            faster.close()
+        return super().exchange(events, *rest)
+
+
+def test_of_two_workers_that_open_a_budget_at_once_the_slower_one_joins_it(tmp_path):
+    with closing(SharedStore(SlowerToOpen(tmp_path / "budget.db"))) as store:
+        store.open("s", Budget(10.0, 100, limit="hard"))
+        assert store.ledger("s").budget.amount_usd == 10.0
+        with pytest.raises(InvalidInput, match="the budget that runs for scope 'other' is"):
+            store.open("other", Budget(10.0, 100))
 
 
 def test_an_account_that_was_not_used_for_a_while_is_read_before_it_is_used_again(opened, clock):

@@ -168,7 +168,7 @@ class SharedStore:
         while view is None or restart:
             if self._opened(scope, view, budget, parent):
                 return
-            restart, view = False, self._running(scope)  # another worker has opened it first
+            restart, view = False, self._running(scope)
         given = text_of_terms(budget, parent)
         if view.terms.configured == given:  # what was changed while it ran stays
             return
@@ -359,8 +359,9 @@ class SharedStore:
         self.ledger(parent)
 
     def _opened(self, scope: str, running: AccountView | None, budget: Budget, parent: str | None) -> bool:
-        """Open an account in place of the running one; return False if another worker did so first."""
+        """Open an account in place of the running one; return False if another worker did so first, on other terms."""
         generation = 0 if running is None else running.generation
         windows = first_windows(scope, generation + 1, budget, self.now())
         event = Open(scope, generation, text_of_terms(budget, parent), windows)
-        return self._worker.client.request(PendingEvent(event, scope)) == generation + 1
+        opened, view = self._worker.client.request(PendingEvent(event, scope)), self._running(scope)
+        return opened == generation + 1 and view is not None and view.state.terms == event.terms
