@@ -279,11 +279,11 @@ class ModelEngine:
     def renew(self, event: Renew):
         there = self.accounts.get(event.scope)
         if there is not None and there.windows[event.level : event.level + 1] == (event.former,):
-            kept = Kept(event.window, event.window.amount_usd)
+            created = event.window.id not in self.windows
+            kept = self.windows.setdefault(event.window.id, Kept(event.window, event.window.amount_usd))
             kept.closed_until_s = self.windows[event.former].closed_until_s
-            if self.windows[event.former].window.rollover:
+            if self.windows[event.former].window.rollover and created and event.skipped >= 0:
                 kept.former, kept.skipped = event.former, event.skipped
-            self.windows[event.window.id] = kept
             ids = [*there.windows]
             ids[event.level] = event.window.id
             self.accounts[event.scope] = there._replace(windows=tuple(ids))

@@ -73,6 +73,15 @@ class Arrivals:
         self._refused_s: float | None = None
         self.expect(None, start_s)
 
+    def at(self, now_s: float) -> Arrivals:
+        """Return this record, or one that begins at `now_s` where that lies before this one or too long after it."""
+        bucket = int(now_s // self.bucket_s)
+        if self.first <= bucket < self.first + len(self.counts) + MAX_BUCKETS:
+            return self
+        begun = Arrivals(now_s, self.window_s, self.timezone)
+        begun._prior = (*self._prior[:2], now_s)
+        return begun
+
     def settings(self) -> dict[str, Any]:
         """Return the record as JSON values, which `of_settings` reads."""
         return {

@@ -49,6 +49,8 @@ class Ledger:
         Number of windows without a request between that one and this one.
     next_window : Ledger or None
         The account of the next window, where the budget rolls over and this window has ended.
+    left_window : Ledger or None
+        The account of the window that was left for this one; it goes on where the clock is set back.
     regular_usd : float or None, USD
         The amount of later windows, where it is another one; `increases` are added to it.
     hard : bool
@@ -97,6 +99,7 @@ class Ledger:
     carried_usd: float = 0.0
     skipped: int = 0
     next_window: Ledger | None = None
+    left_window: Ledger | None = field(default=None, repr=False)
     regular_usd: float | None = None
     increases: tuple[Increase, ...] = ()
     hard: bool = field(init=False)
@@ -117,12 +120,12 @@ class Ledger:
         return ledger
 
     def at(self, now_s: float) -> Ledger:
-        """Return the account at `now_s`: this one, or that of a new window where this one has ended."""
-        if self.window is None or now_s < self.window.end_s:
+        """Return the account at `now_s`: this one, or that of the present window where that is another one."""
+        if self.window is None or self.window.is_open(now_s):
             self.now_s = now_s
             return self
-        self.now_s = self.window.end_s
-        return self._renewed(now_s)
+        self.now_s = min(max(now_s, self.now_s), self.window.end_s)
+        return self._renewed(self.window, now_s)
 
     @property
     def epoch_s(self) -> float:
@@ -352,26 +355,24 @@ class Ledger:
         self.increases = still_running(increases, at_s)
         self.regular_usd = regular_usd if self.increases else None
 
-    def _renewed(self, now_s: float) -> Ledger:
-        """Return the account of the later window that contains `now_s`."""
-        window = self.budget.window(now_s)
-        expected_requests = self._requests_per_window()
-        renewed = Ledger(self.budget, now_s, now_s, window, expected_requests, arrivals=self.arrivals)
-        renewed.committed_usd = self.committed_usd
+    def _renewed(self, former: Window, now_s: float) -> Ledger:
+        """Return the account of the window that contains `now_s`; an earlier one has nothing carried over."""
+        window, renewed = self.budget.window(now_s), self.left_window
+        if renewed is None or renewed.window != window:
+            seen_s = self.now_s - max(former.start_s, self.opened_at)
+            expected = requests_per_window(former, seen_s, self.decided) if self.decided else self.expected_requests
+            renewed = Ledger(self.budget, now_s, expected_requests=expected, arrivals=self.arrivals)
+        renewed.now_s, renewed.window, renewed.committed_usd = now_s, window, self.committed_usd
+        renewed.budget, renewed.hard, renewed.regular_usd, renewed.increases = self.budget, self.hard, None, ()
+        renewed.left_window, self.left_window = self, None
+        renewed.arrivals = None if renewed.arrivals is None else renewed.arrivals.at(now_s)
         if self.regular_usd is not None and window is not None:
             renewed.revise(self.regular_usd, self.increases, window.start_s)
-        if self.budget.rollover and self.window is not None and window is not None:
-            renewed.skipped = self.budget.windows_between(self.window, window)
+        if self.budget.rollover and window is not None and former.end_s <= window.start_s:
+            renewed.skipped = self.budget.windows_between(former, window)
             self.next_window = renewed
             self._carry_over()
         return renewed
-
-    def _requests_per_window(self) -> float | None:
-        """Return the requests expected in a whole window; the former expectation where there was no traffic."""
-        if self.window is None or not self.decided:
-            return self.expected_requests
-        seen_s = self.now_s - max(self.window.start_s, self.opened_at)
-        return requests_per_window(self.window, seen_s, self.decided)
 
     def _carry_over(self) -> None:
         """Pass on to the later windows what this one leaves; repeated when a call of this window is billed late."""
@@ -391,8 +392,7 @@ class Ledger:
 
     def _return(self, reserved_usd: float, expected_usd: float, counts: bool) -> None:
         self.in_flight -= 1
-        if not counts:
-            self.continuing -= 1
+        self.continuing -= int(not counts)
         empty = self.in_flight == 0  # leaves no rounding error
         self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
         self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd

@@ -39,11 +39,19 @@ class Period(NamedTuple):
         return (self.n, "mo") if self.unit == "mo" else (self.n * factors[self.unit], unit)
 
 
+EARLY_S = 60.0
+"""How long before its start a window stays open where the clock is set back: clocks that differ by less agree on it."""
+
+
 class Window(NamedTuple):
     """The time from `start_s` on, until `end_s`; seconds since 1970."""
 
     start_s: float
     end_s: float
+
+    def is_open(self, now_s: float) -> bool:
+        """Return True if a window that was opened has not ended, and the clock was not set back to before it since."""
+        return self.start_s - EARLY_S <= now_s < self.end_s
 
 
 def parse_period(every: str, timezone: str = "UTC") -> Period:

@@ -315,3 +315,12 @@ def test_the_record_keeps_the_last_eight_weeks():
     arrivals.add(MONDAY - HOUR, 2)  # a clock that was set back
     assert arrivals.counts[0] == 2
     assert len(arrivals.unseen) == MAX_BUCKETS
+
+
+def test_a_record_begins_again_where_the_clock_has_left_it():
+    arrivals = Arrivals(MONDAY, DAY)
+    arrivals.expect(48, MONDAY)
+    arrivals.add(MONDAY, 7)
+    assert arrivals.at(MONDAY) is arrivals.at(MONDAY + (MAX_BUCKETS - 1) * HOUR) is arrivals
+    for far_s in (MONDAY - DAY, MONDAY + 3_650 * DAY):
+        assert arrivals.at(far_s).requests(far_s, far_s + DAY) == pytest.approx(48, rel=0.01)

@@ -119,6 +119,17 @@ def check_skipped_windows_and_the_most_that_is_carried(place):
     assert state(engine).carried_usd == 2.0
 
 
+def check_a_window_to_which_the_clock_was_set_back_goes_on(place):
+    engine = opened(place, rolling("w"))
+    apply(engine, Spend("t", ("w",), 0.25), renew("w", rolling("v")), Spend("u", ("v",), 1.0))
+    assert apply(engine, renew("v", rolling("w"), skipped=-1)) == ["ok"]
+    assert (state(engine)[:3], counters(engine)) == (("w", 1.0, 0.0), {"spent_usd": 0.25, "debited_usd": 0.25})
+    apply(engine, Spend("x", ("w",), 0.5), renew("w", rolling("v")))
+    assert (state(engine)[:3], counters(engine)) == (("v", 1.0, 0.25), {"spent_usd": 1.0, "debited_usd": 1.0})
+    apply(engine, renew("v", rolling("before"), skipped=-1))
+    assert (state(engine)[:3], counters(engine)) == (("before", 1.0, 0.0), {})
+
+
 def check_what_is_presumed_or_returned_of_old_windows_is_handed_down(place):
     """A lease under an expected limit is returned; a call is presumed, and corrected later."""
     engine = opened(place, rolling("w")._replace(hard=False), reservation_ttl_s=place.short_s)

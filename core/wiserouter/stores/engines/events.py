@@ -163,7 +163,7 @@ class Renew(NamedTuple):
     window : WindowOpening
         The window that has begun.
     skipped : int
-        Number of windows between the two.
+        Number of windows between the two; -1 where the clock was set back, so that nothing is carried over.
     """
 
     scope: str

@@ -692,7 +692,7 @@ function apply.Renew(event)
   if former then
     former.ttl_s = OLD_S
     if former.is.closed_until_s then put(one, {closed_until_s = former.is.closed_until_s}) end
-    if created and former.is.rollover == '1' then  -- only a new window becomes an heir, so that no cycle can form
+    if created and former.is.rollover == '1' and event.skipped >= 0 then  -- so that no cycle can form
       put(one, {skipped = event.skipped})
       put(former, {heir = event.window.id})
       carry_over(former)

@@ -144,12 +144,13 @@ class AccountTables(WindowTables):
         windows = [] if row is None else json.loads(row[0])
         if event.level < len(windows) and windows[event.level] == event.former:
             windows[event.level] = event.window.id
-            self._begin(event.window)
+            created = self._begin(event.window)
             closed = "(SELECT closed_until_s FROM windows WHERE id = ?)"
             self._do(f"UPDATE windows SET closed_until_s = {closed} WHERE id = ?", event.former, event.window.id)  # noqa: S608
             self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
-            heir, skipped = event.window.id, event.skipped
-            self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
+            if created and event.skipped >= 0:  # so that no cycle can form
+                heir, skipped = event.window.id, event.skipped
+                self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
             self._end(event.former, self.ended_ttl_s)
             self._carry_over(event.former)
         return "ok"

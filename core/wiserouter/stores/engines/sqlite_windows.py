@@ -28,11 +28,12 @@ class WindowTables:
     def __init__(self, cursor: sqlite3.Cursor, now_s: float) -> None:
         self._cursor, self._now_s = cursor, now_s
 
-    def _begin(self, window: WindowOpening) -> None:
-        """Insert a window; one that had ended, as where the clock was set back, is kept again."""
+    def _begin(self, window: WindowOpening) -> bool:
+        """Insert a window and return True; one that is there, as where the clock was set back, is only kept again."""
         self._do("UPDATE windows SET ttl_s = NULL, until_s = NULL WHERE id = ?", window.id)
         begins = [window.counters.get(name, 0.0) for name in COUNTERS]
-        self._do(BEGIN_WINDOW, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
+        terms = window.amount_usd, window.hard, window.rollover, window.carried_usd
+        return self._cursor.execute(BEGIN_WINDOW, (window.id, *terms, *begins)).rowcount > 0
 
     def _end(self, window: str, ttl_s: float) -> None:
         """Keep a window that has ended for so long after the last of its calls."""

@@ -13,7 +13,7 @@ from wiserouter.budgets.changes import AccountTerms
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, NestedLedger
 from wiserouter.budgets.pauses import Pause
-from wiserouter.budgets.periods import Window
+from wiserouter.budgets.periods import EARLY_S, Window
 from wiserouter.errors import NotStarted
 from wiserouter.stores.engines.base import AccountState, WindowState
 from wiserouter.stores.engines.events import AMOUNTS, Event, Note, Renew, WindowOpening
@@ -105,6 +105,8 @@ class AccountChain(NamedTuple):
         Their ledgers.
     ends_s : float, seconds since 1970
         The end of the first of them to end.
+    begins_s : float, seconds since 1970
+        The time before which one of them is not open, where the clock was set back.
     hard : bool
         Whether any of their limits is hard.
     pauses : tuple of (str, Pause)
@@ -116,8 +118,13 @@ class AccountChain(NamedTuple):
     windows: tuple[str, ...]
     account: Account
     ends_s: float
+    begins_s: float
     hard: bool
     pauses: tuple[tuple[str, Pause], ...] = ()
+
+    def is_open(self, now_s: float) -> bool:
+        """Return True if each window is open."""
+        return self.begins_s <= now_s < self.ends_s
 
     def is_read_since_windows_ended(self, now_s: float) -> bool:
         """Return True if each of its accounts was read after the end of each window that has ended."""
@@ -167,11 +174,13 @@ class LocalReplica:
             windows = tuple([window for view in views for window in view.windows])
             ledgers = tuple([self._ledgers[window] for window in windows])
             account = ledgers[0] if len(ledgers) == 1 else NestedLedger(ledgers)
-            ends_s = min([float("inf") if one.window is None else one.window.end_s for one in ledgers])
+            spans = [one.window for one in ledgers if one.window is not None]
+            ends_s = min([span.end_s for span in spans], default=float("inf"))
+            begins_s = max([span.start_s - EARLY_S for span in spans], default=float("-inf"))
             hard = any(view.budget.hard for view in views)
             paused = [(one, view.terms.pause) for one, view in zip(scopes, views, strict=True)]
             pauses = tuple([(one, pause) for one, pause in paused if pause is not None])
-            chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, hard, pauses)
+            chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, begins_s, hard, pauses)
         return chain
 
     def is_current(self, scope: str, now_s: float) -> bool:
@@ -189,7 +198,7 @@ class LocalReplica:
         """Return the accounts of a scope at `now_s`, and the events that report the windows which have begun."""
         renewals: list[Event] = []
         chain = self.chain(scope)
-        if now_s >= chain.ends_s:
+        if not chain.is_open(now_s):
             renewals = self._renewed(chain, now_s)
             chain = self.chain(scope)
         for view in chain.views:
@@ -258,7 +267,7 @@ class LocalReplica:
         return RememberedAccount(view.generation, view.state.terms, tuple(windows), held_usd, view.as_of_s)
 
     def _renewed(self, chain: AccountChain, now_s: float) -> list[Event]:
-        """Replace the ledgers whose window has ended, and return the events that report the new windows."""
+        """Replace the ledgers whose window is another one now, and return the events that report the new windows."""
         renewals: list[Event] = []
         for scope, view in zip(chain.scopes, chain.views, strict=True):
             for level, window in enumerate(view.windows):
@@ -266,9 +275,10 @@ class LocalReplica:
                 renewed = ledger.at(now_s)
                 if renewed is not ledger and renewed.window is not None:
                     view.windows[level] = _window_id(scope, view.generation, level, renewed.window.start_s)
-                    self._ledgers[view.windows[level]] = renewed
+                    self._ledgers[view.windows[level]], view.arrivals[level] = renewed, renewed.arrivals
                     opening = _opening(view.windows[level], renewed.budget)
-                    renewals.append(Renew(scope, level, window, opening, renewed.skipped))
+                    is_later = ledger.window is not None and ledger.window.end_s <= renewed.window.start_s
+                    renewals.append(Renew(scope, level, window, opening, renewed.skipped if is_later else -1))
         self._chains.clear()
         return renewals
 

@@ -165,7 +165,7 @@ class Worker:
         now_s = self.now()
         if self.client.broken or not self.replica.is_current(scope, now_s):
             return False
-        return now_s < self.replica.chain(scope).ends_s
+        return self.replica.chain(scope).is_open(now_s)
 
     def account(self, scope: str) -> Account:
         """Return the account of `scope`, as of the last reply and the local steps since."""

@@ -1,0 +1,86 @@
+"""A clock that was wrong for a while: a budget that renews goes on in the window of the present time."""
+
+import pytest
+
+from support.store_worker import record
+from wiserouter import Budget
+from wiserouter.errors import BudgetExhausted
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.memory import MemoryStore
+from wiserouter.stores.shared import SharedStore
+from wiserouter.testing import FakeClock
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(1_000_000.5 * DAY_S)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, clock, tmp_path):
+    if request.param == "memory":
+        opened = MemoryStore(clock=clock)
+    else:
+        opened = SharedStore(SQLiteEngine(tmp_path / "budget.db", clock), clock=clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def turn(store, clock):
+    def turned(seconds):
+        clock.advance(seconds)
+        store.refresh()
+
+    return turned
+
+
+def calls(store, most=50):
+    """Make calls of 1 USD until the budget refuses one; return their number."""
+    for made in range(most):
+        name = f"{store.now()!r} {made}"
+        try:
+            store.reserve(record(store, "s", name, 1.0, 1.0))
+        except BudgetExhausted:
+            return made
+        store.settle(name, 1.0)
+    return most
+
+
+@pytest.mark.parametrize("rollover", [False, True])
+@pytest.mark.parametrize("jump_s", [DAY_S, 30 * DAY_S, 3_650 * DAY_S])
+def test_a_jump_of_the_clock_costs_no_later_window(store, turn, jump_s, rollover):
+    store.open("s", Budget(10.0, every="day", limit="hard", rollover=rollover))
+    assert calls(store, 4) == 4
+    turn(jump_s)
+    assert calls(store, 2) == 2
+    turn(10.0 - jump_s)
+    assert calls(store) == 6
+    turn(DAY_S)
+    assert calls(store) == (8 if jump_s == DAY_S else 10)
+    turn(DAY_S)
+    assert calls(store) == 10
+
+
+@pytest.mark.parametrize("jump_s", [20 * DAY_S, 3_650 * DAY_S])
+def test_a_budget_that_was_opened_on_a_wrong_day_carries_nothing_back(store, turn, jump_s):
+    store.open("s", Budget(10.0, every="day", limit="hard", rollover=True))
+    assert calls(store, 4) == 4
+    turn(-jump_s)
+    assert calls(store) == 10
+    assert 1 <= store.ledger("s").horizon_left < 1_000
+    turn(DAY_S)
+    assert calls(store, 3) == 3
+    turn(DAY_S)
+    assert calls(store) == 17
+
+
+def test_a_step_of_some_seconds_opens_no_former_window(store, turn):
+    store.open("s", Budget(10.0, every="day", limit="hard"))
+    turn(0.5 * DAY_S + 1.0)
+    assert calls(store, 4) == 4
+    turn(-30.0)
+    assert store.ledger("s").spent_usd == 4.0
+    assert calls(store) == 6
