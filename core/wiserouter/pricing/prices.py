@@ -109,7 +109,7 @@ class Price:
         for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
             value = getattr(self, name)
             if value is not None:
-                check_price(f"Price.{name}", value)
+                object.__setattr__(self, name, check_price(f"Price.{name}", value))
 
     @classmethod
     def per_million(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter import Budget, Model, WiseRouter
+from wiserouter import Budget, Conversations, Model, WiseRouter
 from wiserouter.errors import InvalidInput, UnlikelyPrice
 from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
 
@@ -91,6 +91,14 @@ def test_cost_equals_the_sum_over_kinds(price, usage):
 def test_worst_case_refuses_what_is_not_a_count(inputs, outputs):
     with pytest.raises(InvalidInput, match="must be a whole number of at least 0, got"):
         worst_case_usd(Price(input=UNIT, output=UNIT), inputs, outputs)
+
+
+def test_runs_are_served_at_prices_that_are_numbers_of_numpy():
+    models = [Model(f"m{k}", Price(*price)) for k, price in enumerate(np.array([[1e-7, 4e-7], [1e-6, 4e-6]]))]
+    router = WiseRouter(models, conversations=Conversations(unit="run"), seed=0)
+    router.start(Budget(amount_usd=40.0, horizon=400))
+    for i in range(20):
+        router.charge(router.decide("hello", conversation=f"c{i % 4}"), cost_usd=1e-3, usage=Usage(100, 20))
 
 
 def test_prices_per_million_tokens_are_those_that_providers_list():
