@@ -11,11 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from wiserouter.learning.residuals.shift import Shift
-
 _ROUNDING = 1e-9
 """Worths this close are equal; the holder is then kept."""
 
@@ -60,15 +55,3 @@ def stay_or_switch(
     if holder in models and worth[holder] >= worth[best] - _ROUNDING * max(1.0, abs(worth[best])):
         return holder
     return best
-
-
-def cost_shift(now_usd: ArrayLike, mean_usd: ArrayLike) -> Shift:
-    """Return the deviation of one call: the cost of this prompt given what is warm, less the mean of its context.
-
-    Examples
-    --------
-    >>> cost_shift([0.5, 0.25], [0.25, 0.5]).cost_usd
-    array([ 0.25, -0.25])
-    """
-    cost = np.asarray(now_usd, dtype=np.float64) - np.asarray(mean_usd, dtype=np.float64)
-    return Shift(np.zeros_like(cost), cost)

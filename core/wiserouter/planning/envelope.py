@@ -18,7 +18,7 @@ from wiserouter.learning.long_rows import LONG_ROW, numbers
 from wiserouter.planning.long_hull import SKIP, long_hull, rising
 from wiserouter.types import FloatArray
 
-__all__ = ["SKIP", "ContextEnvelope", "EnvelopeStep", "context_envelope", "context_envelopes", "envelope"]
+__all__ = ["SKIP", "ContextEnvelope", "EnvelopeStep", "context_envelope", "context_envelopes"]
 
 _INFINITE = float("inf")
 
@@ -103,7 +103,8 @@ def context_envelope(
 def _of_few_models(
     context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
 ) -> ContextEnvelope:
-    order = _by_cost(cost_usd, allow_skip=allow_skip)
+    order = sorted(range(len(cost_usd)), key=cost_usd.__getitem__)
+    order = [SKIP, *order] if allow_skip else order
     fields = _by_a_loop(order, weight, [*cost_usd, 0.0], [*reward, 0.0])  # index -1 is the null action
     return ContextEnvelope(context, *fields, cost_usd, reward)
 
@@ -147,46 +148,14 @@ def _of_many_models(
     return ContextEnvelope(context, hull, falling, spends, gains, base_usd, base_value, *means)
 
 
-def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
-    """Return the models on the upper concave envelope of (cost, reward), cheapest first.
-
-    Parameters
-    ----------
-    cost_usd, reward : list of float
-        One number per model.
-    allow_skip : bool, default False
-        Whether the null action at the origin takes part.
-
-    Returns
-    -------
-    list of int
-        Indices with strictly rising cost and reward and falling slope; `SKIP` is the null action. Of equal models the
-        first stays.
-
-    Notes
-    -----
-    The monotone chain algorithm for convex hulls (Andrew 1979), on the upper left side.
-
-    Examples
-    --------
-    >>> envelope([1, 2, 3, 3], [0.1, 0.2, 0.9, 0.5])
-    [0, 2]
-    >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
-    [-1, 0, 1]
-    """
-    return _upper_hull([*cost_usd, 0.0], [*reward, 0.0], _by_cost(cost_usd, allow_skip=allow_skip))[0]
-
-
-def _by_cost(cost_usd: Sequence[float], *, allow_skip: bool) -> list[int]:
-    """Return the actions by rising cost."""
-    order = sorted(range(len(cost_usd)), key=cost_usd.__getitem__)
-    return [SKIP, *order] if allow_skip else order
-
-
 def _upper_hull(
     cost_usd: Sequence[float], reward: Sequence[float], order: Sequence[int]
 ) -> tuple[list[int], list[float]]:
-    """Return the models of `envelope`, and the slopes from each to the next, negated; index -1 is the null action."""
+    """Return the models on the upper concave envelope, cheapest first, and the slopes from each to the next, negated.
+
+    Costs and rewards rise strictly, slopes fall; index -1 is the null action. Of equal models the first stays. This is
+    the monotone chain algorithm for convex hulls (Andrew 1979), on the upper left side.
+    """
     hull: list[int] = []
     falling: list[float] = []
     last_usd, last_reward = 0.0, -_INFINITE

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter.conversations.stay_or_switch import cost_shift, stay_or_switch
+from wiserouter.conversations.stay_or_switch import stay_or_switch
 
 numbers = st.floats(0, 1)
 rows = st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=6)
@@ -32,10 +32,3 @@ def test_at_an_infinite_price_the_cheapest_model_is_taken_and_at_a_tie_the_holde
     assert stay_or_switch([0.1, 0.9], float("inf"), [1.0, 2.0], [0.0, 0.0], holder=1) == 0
     for holder in (0, 1):
         assert stay_or_switch([0.5, 0.5], 3.0, [1.0, 0.5], [0.5, 1.0], holder=holder) == holder
-
-
-def test_a_shift_moves_the_means_of_the_context_to_the_cost_of_this_call():
-    mean, now = np.array([0.02, 0.3]), np.array([0.03, 0.2])
-    reward, cost = cost_shift(now, mean).applied(np.array([0.4, 0.6]), mean)
-    np.testing.assert_allclose(cost, now)
-    np.testing.assert_allclose(reward, [0.4, 0.6])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
-from wiserouter.planning.envelope import SKIP, context_envelope, envelope
+from wiserouter.planning.envelope import SKIP, context_envelope
 from wiserouter.planning.program import ceiling_of
 
 
@@ -139,12 +139,16 @@ def test_degenerate_pools():
     assert never.mix(2.0)[1].tolist() == [0.0, 1.0]
 
 
+def hull(costs, gains, *, allow_skip=False):
+    return context_envelope(0, 1.0, costs, gains, allow_skip=allow_skip).hull
+
+
 def test_equal_costs_keep_the_better_model():
-    assert envelope([1.0, 1.0, 1.0], [0.1, 0.9, 0.5]) == [1]
-    assert envelope([0.0], [0.0], allow_skip=True) == [SKIP]
-    assert envelope([1.0, 2.0, 3.0], [0.25, 0.5, 0.75]) == [0, 2]  # on one line
-    assert envelope([1.0, 2.0, 3.0, 4.0], [0.25, 0.75, 0.5, 0.875]) == [0, 1, 3]
-    assert envelope([0.0, 1.0], [0.3, 0.9], allow_skip=True) == [0, 1]
+    assert hull([1.0, 1.0, 1.0], [0.1, 0.9, 0.5]) == [1]
+    assert hull([0.0], [0.0], allow_skip=True) == [SKIP]
+    assert hull([1.0, 2.0, 3.0], [0.25, 0.5, 0.75]) == [0, 2]  # on one line
+    assert hull([1.0, 2.0, 3.0, 4.0], [0.25, 0.75, 0.5, 0.875]) == [0, 1, 3]
+    assert hull([0.0, 1.0], [0.3, 0.9], allow_skip=True) == [0, 1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 8)), min_size=1, max_size=7), st.booleans())
@@ -163,7 +167,7 @@ def test_an_envelope_is_what_no_mixture_of_two_models_beats_ties_included(points
 
     expected = sorted((k for k in everyone if not beaten(k)), key=lambda k: everyone[k])
     costs, gains = ([float(point[axis]) / 8 for point in points] for axis in (0, 1))
-    assert envelope(costs, gains, allow_skip=allow_skip) == expected
+    assert hull(costs, gains, allow_skip=allow_skip) == expected
 
 
 def test_a_rate_below_the_floor_is_infeasible_and_says_so():
