@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.types import FloatArray
 
@@ -64,31 +62,23 @@ class ContextFigures(NamedTuple):
 
         Examples
         --------
-        >>> shift = Shift(np.array([0.25]), np.array([1.0]))
+        >>> shift = Shift([0.25], [1.0])
         >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
-        if shift.own_cost_usd is not None and shift.reward is None and shift.cost_usd is None:
-            return self._at_cost(shift.own_cost_usd)
-        weighed, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
-        guarded = self.guarded_cost_usd
+        rewards, means_usd, calls, labels, envelope, guarded, planned, margin_usd = self
+        cost = shift.costs_usd(means_usd)
         if guarded is not None:  # index -1 is the null action, which does not deviate
-            extra = [own - mean for own, mean in zip(cost, self.costs_usd, strict=True)]
-            guarded = [usd + more for usd, more in zip(guarded, [*extra, 0.0], strict=True)]
-        if self.planned is None:
-            return self._replace(rewards=weighed, costs_usd=cost, guarded_cost_usd=guarded)
-        reward = [own - was + mean for own, was, mean in zip(weighed, self.planned, self.rewards, strict=True)]
-        return self._replace(rewards=reward, costs_usd=cost, guarded_cost_usd=guarded, planned=weighed)
-
-    def _at_cost(self, own_cost_usd: Sequence[float]) -> ContextFigures:
-        """Return the figures of one query whose own cost is known: `shifted` without an array, for each turn."""
-        cost = Shift(own_cost_usd=own_cost_usd).costs_usd(self.costs_usd)
-        guarded = self.guarded_cost_usd
-        if guarded is not None:
-            own_usd = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, self.costs_usd, strict=False)]
+            own_usd = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, means_usd, strict=False)]
             guarded = [*own_usd, 0.0]
-        rewards, _, calls, labels, envelope, _, planned, margin = self
-        return ContextFigures(rewards, cost, calls, labels, envelope, guarded, planned, margin)
+        if shift.reward is not None:
+            weighed = shift.rewards(self.weighed)
+            if planned is None:
+                rewards = weighed
+            else:
+                rewards = [own - was + mean for own, was, mean in zip(weighed, planned, rewards, strict=True)]
+                planned = weighed
+        return ContextFigures(rewards, cost, calls, labels, envelope, guarded, planned, margin_usd)
 
 
 class ExplorationFigures(NamedTuple):

@@ -192,35 +192,6 @@ class Mixture:
         means = None if self.means is None else (self.plan.freq @ self.means)[np.newaxis, :]
         return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
 
-    def _choose_shifted(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
-    ) -> Choice:
-        """Take the permitted model that is worth most to this query; the plan's own two models at a tie.
-
-        The choice holds the cost and the mean reward of this query, and the figures of its context.
-        """
-        valued = shift.valued
-        if shift.cost_usd is None and valued is None:
-            return self._choose_in_one_pass(context, funds, rng, allowed, shift)
-        rate, figures, plan = funds.rate_usd, self.figures(context), self.plan
-        low, high, share, price, floor = (
-            plan.split_from_floor(context, rate) if valued is None else valued.split_from_floor(plan, context, rate)
-        )
-        price = price if rate < floor or shift.shadow_price is None else shift.shadow_price
-        own = figures.shifted(shift)
-        reward, cost = [*own.weighed, 0.0], [*own.costs_usd, 0.0]  # index -1 is the null action
-        worth = (
-            [-c for c in cost] if price == float("inf") else [r - price * c for r, c in zip(reward, cost, strict=True)]
-        )
-        candidates = range(self.plan.n_models) if allowed is None else allowed
-        room = room_usd(funds, floor, own.drift_margin_usd)
-        models = permitted(candidates, own.guarded_cost_usd, room) or [min(candidates, key=own.costs_usd.__getitem__)]
-        if self.plan.allow_skip:
-            models = [SKIP, *models]
-        drawn, probability, mix = _drawn(models, worth, cost, (low, high, share, price), rng)
-        mean = 0.0 if drawn == SKIP else own.rewards[drawn]
-        return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
-
     def _best_at_price(self, context: int, funds: Funds, shift: Shift) -> Choice | None:
         """Choose for a query of which only the rewards are its own, or return None where more has to be weighed.
 
@@ -254,31 +225,36 @@ class Mixture:
             Choice, (best, 1.0, price, cost_usd, expected, self.debit, mix, figures, "plan", floor, None)
         )
 
-    def _choose_in_one_pass(
+    def _choose_shifted(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
     ) -> Choice:
-        """Choose for a query that differs from its context by its own cost, or by its reward, without an array."""
+        """Take the permitted model that is worth most to this query, without an array; the plan's own two at a tie.
+
+        The choice holds the cost and the mean reward of this query, and the figures of its context.
+        """
         left_usd, requests, _, _, _ = funds
         rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
-        low, high, share, price, floor = self.plan.split_from_floor(context, rate)
+        plan, valued = self.plan, shift.valued
+        low, high, share, price, floor = (
+            plan.split_from_floor(context, rate) if valued is None else valued.split_from_floor(plan, context, rate)
+        )
         if shift.shadow_price is not None and rate >= floor:
             price = shift.shadow_price
         figures = self._figures.get(context) or self.figures(context)
         means_usd, guarded = figures.costs_usd, figures.guarded_cost_usd
-        reward = figures.weighed if shift.reward is None else shift.rewards(figures.weighed)
-        cost = means_usd if shift.own_cost_usd is None else shift.costs_usd(means_usd)
+        reward, cost = shift.rewards(figures.weighed), shift.costs_usd(means_usd)
         room = room_usd(funds, floor, figures.drift_margin_usd)
         candidates = models = range(len(cost)) if allowed is None else [*allowed]
         if guarded is not None and not (cost is means_usd and max(guarded) <= room):
             models = [k for k in candidates if guarded[k] + (cost[k] - means_usd[k]) <= room]
             models = models or [min(candidates, key=cost.__getitem__)]
-        if self.plan.allow_skip:
+        if plan.allow_skip:
             models, reward, cost = [SKIP, *models], [*reward, 0.0], [*cost, 0.0]
         worth = [-usd for usd in cost] if price == _INFINITE else [u - price * c for u, c in zip(reward, cost)]  # noqa: B905
         drawn, probability, mix = _drawn(models, worth, cost, (low, high, share, price), rng)
         mean = reward[drawn]
         if figures.planned is not None and drawn != SKIP:  # the mean, in place of what the plan was solved for
-            mean += figures.rewards[drawn] - figures.planned[drawn]
+            mean = mean - figures.planned[drawn] + figures.rewards[drawn]
         return tuple.__new__(  # in half the time of a call of the class
             Choice, (drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor, None)
         )

@@ -17,7 +17,7 @@ from wiserouter.learning.estimates import Estimates, Means
 from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.learning.residuals.ridge_selection import RidgeSettings, select_ridge
 from wiserouter.learning.residuals.sample import Sample
-from wiserouter.learning.residuals.shift import Shift
+from wiserouter.learning.residuals.shift import LEAST_SHARE
 from wiserouter.learning.residuals.token_cost import LengthCost
 from wiserouter.types import FloatArray
 
@@ -44,9 +44,9 @@ class HeldOut(NamedTuple):
 
     def predicted(self, estimator: str, *, token_cost: bool) -> tuple[FloatArray, FloatArray]:
         """Return the predicted rewards and costs of an estimator."""
-        by_text = self.ridge is not None and estimator == Ridge.name
-        reward = self.ridge.reward if by_text and self.ridge is not None else self.reward
-        return Shift(cost_usd=self.cost_shift_usd if token_cost else None).applied(reward, self.cost_usd)
+        reward = self.ridge.reward if self.ridge is not None and estimator == Ridge.name else self.reward
+        by_length = np.maximum(self.cost_usd + self.cost_shift_usd, LEAST_SHARE * self.cost_usd)
+        return reward, by_length if token_cost else self.cost_usd
 
 
 def hold_out(sample: Sample, n_contexts: int, input_price_usd: ArrayLike, seed: int, *, ridge: bool) -> HeldOut:

@@ -48,8 +48,8 @@ class Shift(NamedTuple):
     own_cost_usd: Sequence[float] | None = None
     valued: Valued | None = None
 
-    def rewards(self, means: Sequence[float]) -> list[float]:
-        """Return the rewards of `applied`, where costs do not deviate, as a list.
+    def rewards(self, means: Sequence[float]) -> Sequence[float]:
+        """Return the rewards of this query, in [0, 1], by the means of its context.
 
         Examples
         --------
@@ -57,30 +57,26 @@ class Shift(NamedTuple):
         [0.75, 0.0]
         """
         if self.reward is None:
-            return list(means)
-        deviations = self.reward if isinstance(self.reward, list) else np.asarray(self.reward).tolist()
-        pairs = zip(means, deviations, strict=True)
+            return means
+        pairs = zip(means, _numbers(self.reward), strict=True)
         return [0.0 if (u := mean + own) < 0.0 else 1.0 if u > 1.0 else u for mean, own in pairs]
 
-    def costs_usd(self, means_usd: Sequence[float]) -> list[float]:
-        """Return the costs of `applied`, where they do not deviate, as a list."""
-        own_usd = self.own_cost_usd
-        if own_usd is None:
-            return list(means_usd)
-        return [mean if isnan(own) else own for own, mean in zip(own_usd, means_usd, strict=True)]
-
-    def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.
+    def costs_usd(self, means_usd: Sequence[float]) -> Sequence[float]:
+        """Return the costs of this query, at least `LEAST_SHARE` of their mean unless its own cost is known.
 
         Examples
         --------
-        >>> Shift(np.array([0.3]), np.array([-5.0])).applied(np.array([0.9]), np.array([2.0]))
-        (array([1.]), array([0.2]))
+        >>> Shift(cost_usd=[-5.0, 1.0], own_cost_usd=[float("nan"), 9.0]).costs_usd([2.0, 2.0])
+        [0.2, 9.0]
         """
-        if self.reward is not None:
-            reward = np.minimum(np.maximum(reward + self.reward, 0.0), 1.0)  # np.clip takes four times as long
         if self.cost_usd is not None:
-            cost_usd = np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
+            pairs = zip(means_usd, _numbers(self.cost_usd), strict=True)
+            means_usd = [max(mean + own, LEAST_SHARE * mean) for mean, own in pairs]
         if self.own_cost_usd is not None:
-            cost_usd = np.where(np.isnan(self.own_cost_usd), cost_usd, self.own_cost_usd)
-        return reward, cost_usd
+            means_usd = [mean if isnan(own) else own for own, mean in zip(self.own_cost_usd, means_usd, strict=True)]
+        return means_usd
+
+
+def _numbers(row: FloatArray | Sequence[float]) -> Sequence[float]:
+    """Return a row as numbers of Python."""
+    return row if isinstance(row, list) else np.asarray(row).tolist()

@@ -34,8 +34,13 @@ def deviations(seed, n_models, size=0.3):
     return Shift(rng.normal(size=n_models) * size, rng.normal(size=n_models) * size)
 
 
+def figures_of(plan, context, shift):
+    mean_usd = plan.cost_usd[context]
+    return np.clip(plan.reward[context] + shift.reward, 0.0, 1.0), np.maximum(mean_usd + shift.cost_usd, 0.1 * mean_usd)
+
+
 def worth(plan, context, shift, price):
-    reward, cost = shift.applied(plan.reward[context], plan.cost_usd[context])
+    reward, cost = figures_of(plan, context, shift)
     return -cost if price == float("inf") else reward - price * cost
 
 
@@ -67,7 +72,7 @@ def test_a_shifted_choice_is_the_argmax(problem, seed, told_price):
     shift = deviations(seed, plan.n_models)._replace(shadow_price=price if told_price else None)
     price = price if rate >= plan.floor_usd else float("inf")
     choice = Mixture(plan, "actual").choose(0, funds(rate), np.random.default_rng(seed), None, shift)
-    reward, cost = shift.applied(plan.reward[0], plan.cost_usd[0])
+    reward, cost = figures_of(plan, 0, shift)
     values = worth(plan, 0, shift, price)
     assert values[choice.model] == pytest.approx(values.max(), abs=1e-7)
     assert (choice.expected_reward, choice.expected_cost_usd) == (reward[choice.model], cost[choice.model])
