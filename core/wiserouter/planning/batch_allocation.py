@@ -87,6 +87,11 @@ class BatchProgram:
     InvalidInput
         If shapes differ, a reward is not finite, a cost is negative or NaN, or no model can take a query.
 
+    Attributes
+    ----------
+    floor_usd : float, USD
+        The cost of the batch with the cheapest model of each query.
+
     Examples
     --------
     >>> program = BatchProgram([[0.2, 0.9], [0.5, 0.6]], [[1, 3], [1, 3]])
@@ -96,19 +101,12 @@ class BatchProgram:
 
     def __init__(self, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         self.reward, self.cost_usd = checked_batch(reward, cost_usd)
-        self._cheapest = _cheapest(self.reward, self.cost_usd)
+        self._cheapest, self._steps = _envelopes(self.reward, self.cost_usd)
         self._rows = np.arange(len(self.reward))
-        steps = _sorted(self.reward, self.cost_usd, self._cheapest)
-        self._steps = steps
-        self._floor_usd = math.fsum(self._costs(self._cheapest).tolist())
-        self._spend_usd = np.concatenate(([0.0], np.cumsum(steps.spend_usd))) + self._floor_usd
+        self.floor_usd = math.fsum(self._costs(self._cheapest).tolist())
+        self._spend_usd = np.concatenate(([0.0], np.cumsum(self._steps.spend_usd))) + self.floor_usd
         base = math.fsum(self.reward[self._rows, self._cheapest].tolist())
-        self._value = np.concatenate(([0.0], np.cumsum(steps.gain))) + base
-
-    @property
-    def floor_usd(self) -> float:
-        """The cost of the batch with the cheapest model of each query."""
-        return self._floor_usd
+        self._value = np.concatenate(([0.0], np.cumsum(self._steps.gain))) + base
 
     def bound(self, budget_usd: float) -> float:
         """Return the optimum of the linear program, which no allocation exceeds."""
@@ -146,10 +144,10 @@ class BatchProgram:
             total_usd = float(self._costs(model).sum())
             return total_usd + errors.margin_usd(model, total_usd) <= budget_usd
 
-        low, high = self._floor_usd, budget_usd
+        low, high = self.floor_usd, budget_usd
         if not fits(low):
             margin = errors.margin_usd(self._cheapest, low)
-            raise InfeasibleBudget(*_per_query(budget_usd, self._floor_usd + margin, len(self._rows)))
+            raise InfeasibleBudget(*_per_query(budget_usd, self.floor_usd + margin, len(self._rows)))
         for _ in range(0 if fits(high) else MARGIN_ROUNDS):
             middle = (low + high) / 2.0
             low, high = (middle, high) if fits(middle) else (low, middle)
@@ -163,8 +161,8 @@ class BatchProgram:
         taken = int(np.searchsorted(self._spend_usd, budget_usd, side="right")) - 1
         if taken >= 0:
             return taken
-        if budget_usd < self._floor_usd * (1.0 - _ROUNDING):
-            raise InfeasibleBudget(*_per_query(budget_usd, self._floor_usd, len(self._rows)))
+        if budget_usd < self.floor_usd * (1.0 - _ROUNDING):
+            raise InfeasibleBudget(*_per_query(budget_usd, self.floor_usd, len(self._rows)))
         return 0
 
     def _within(self, taken: int, budget_usd: float) -> int:
@@ -226,31 +224,21 @@ def _per_query(budget_usd: float, floor_usd: float, n_queries: int) -> tuple[flo
     return budget_usd / n_queries, floor_usd / n_queries
 
 
-def _cheapest(reward: FloatArray, cost: FloatArray) -> IntArray:
-    """Return the cheapest model of each query; of equally cheap ones the best."""
-    found = [
-        np.where(part == part.min(axis=1, keepdims=True), gain, -np.inf).argmax(axis=1)
-        for gain, part in _chunks(reward, cost)
-    ]
-    return np.concatenate(found)
+def _envelopes(reward: FloatArray, cost: FloatArray) -> tuple[IntArray, _Steps]:
+    """Return the cheapest model of each query, of equal ones the best, and the steps from it on by falling slope.
 
-
-def _chunks(*tables: FloatArray) -> Iterator[tuple[FloatArray, ...]]:
-    for start in range(0, len(tables[0]), CHUNK_QUERIES):
-        yield tuple(table[start : start + CHUNK_QUERIES] for table in tables)
-
-
-def _sorted(reward: FloatArray, cost: FloatArray, cheapest: IntArray) -> _Steps:
-    """Return the steps of all envelopes by falling slope; those of one query stay in order."""
+    The steps of one query stay in order.
+    """
+    first: list[IntArray] = []
     parts: list[_Steps] = []
     for start in range(0, len(reward), CHUNK_QUERIES):
-        chunk = slice(start, start + CHUNK_QUERIES)
-        parts += [
-            part._replace(query=part.query + start) for part in _walk(reward[chunk], cost[chunk], cheapest[chunk])
-        ]
+        gain, usd = (table[start : start + CHUNK_QUERIES] for table in (reward, cost))
+        cheapest = np.where(usd == usd.min(axis=1, keepdims=True), gain, -np.inf).argmax(axis=1)
+        first.append(cheapest)
+        parts += [part._replace(query=part.query + start) for part in _walk(gain, usd, cheapest)]
     slope, spend, gain, query, to = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(-slope, kind="stable")
-    return _Steps(slope[order], spend[order], gain[order], query[order], to[order])
+    return np.concatenate(first), _Steps(slope[order], spend[order], gain[order], query[order], to[order])
 
 
 def _walk(reward: FloatArray, cost: FloatArray, cheapest: IntArray) -> Iterator[_Steps]:

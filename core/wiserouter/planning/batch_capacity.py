@@ -74,6 +74,11 @@ class CapacityProgram:
     InvalidInput
         If a table is wrong, or the models cannot take all queries.
 
+    Attributes
+    ----------
+    floor_usd : float, USD
+        The least that the batch costs within the capacities.
+
     Examples
     --------
     >>> program = CapacityProgram([[0.2, 0.9]] * 3, [[1, 3]] * 3, [None, 1])
@@ -92,18 +97,17 @@ class CapacityProgram:
         distinct, row, count = np.unique(both, axis=0, return_inverse=True, return_counts=True)
         self._order = np.argsort(row.ravel(), kind="stable")
         self._parts = distinct[:, :n_models], distinct[:, n_models:], count.astype(np.float64)
-        cheapest = _solved(_Program(-self._costs_at_most_finite(), *self._parts[1:], math.inf, self._capacity))
+        cost = self._parts[1]
+        cheapest = _solved(
+            _Program(-np.where(np.isfinite(cost), cost, 0.0), *self._parts[1:], math.inf, self._capacity)
+        )
         if cheapest is None:
             raise InvalidInput(
                 f"the capacities must let each of {n_queries:,} queries have a model, got {int(sum(most)):,} in all: "
                 f"raise them, or leave queries out"
             )
-        self._floor_usd = self._spend(self._rounded(cheapest))
-
-    @property
-    def floor_usd(self) -> float:
-        """The least that the batch costs within the capacities."""
-        return self._floor_usd
+        self._cheapest = self._rounded(cheapest)
+        self.floor_usd = self._spend(self._cheapest)
 
     def allocate(self, budget_usd: float, errors: CostErrors | None = None) -> BatchAllocation:
         """Return the best allocation within budget and capacities, less the margin for `errors`.
@@ -118,7 +122,7 @@ class CapacityProgram:
         check_amount("budget_usd", budget_usd)
         if errors is None:
             return self._allocated(budget_usd)
-        low, high = self._floor_usd, budget_usd
+        low, high = self.floor_usd, budget_usd
         best = self._fitting(low, budget_usd, errors)
         if best is None:
             margin = errors.margin_usd(self._allocated(low).model, low)
@@ -131,13 +135,13 @@ class CapacityProgram:
 
     def _fitting(self, spend_usd: float, budget_usd: float, errors: CostErrors) -> BatchAllocation | None:
         """Return the allocation of an expected cost; None if its margin does not fit."""
-        found = self._allocated(max(spend_usd, self._floor_usd))
+        found = self._allocated(max(spend_usd, self.floor_usd))
         margin = errors.margin_usd(found.model, found.expected_cost_usd)
         return found._replace(margin_usd=margin) if found.expected_cost_usd + margin <= budget_usd else None
 
     def _allocated(self, budget_usd: float) -> BatchAllocation:
-        if budget_usd < self._floor_usd * (1.0 - 1e-12):
-            raise InfeasibleBudget(budget_usd / len(self.reward), self._floor_usd / len(self.reward))
+        if budget_usd < self.floor_usd * (1.0 - 1e-12):
+            raise InfeasibleBudget(budget_usd / len(self.reward), self.floor_usd / len(self.reward))
         optimum = self._optimum(budget_usd)
         model = self._whole(optimum, budget_usd)
         reward = math.fsum(self.reward[np.arange(len(model)), model].tolist())
@@ -149,7 +153,7 @@ class CapacityProgram:
 
     def _whole(self, optimum: _Optimum | None, budget_usd: float) -> IntArray:
         """Return the models at an optimum; where a rounding error exceeds the budget, at one for a little less."""
-        most_usd, within = max(budget_usd, self._floor_usd), budget_usd
+        most_usd, within = max(budget_usd, self.floor_usd), budget_usd
         for step in _STEPS:
             if optimum is None:
                 break
@@ -159,17 +163,7 @@ class CapacityProgram:
                 return model
             within -= max(2.0 * excess_usd, step * budget_usd)
             optimum = self._optimum(within)
-        return self._cheapest()
-
-    def _cheapest(self) -> IntArray:
-        """Return the cheapest allocation: where the budget leaves no other, the solver may see none."""
-        found = _solved(_Program(-self._costs_at_most_finite(), *self._parts[1:], math.inf, self._capacity))
-        return self._rounded(found) if found else np.zeros(len(self.reward), dtype=np.int64)
-
-    def _costs_at_most_finite(self) -> FloatArray:
-        cost = self._parts[1]
-        finite: FloatArray = np.where(np.isfinite(cost), cost, 0.0)
-        return finite
+        return self._cheapest  # where the budget leaves no other allocation, the solver may see none
 
     def _spend(self, model: IntArray) -> float:
         return math.fsum(self.cost_usd[np.arange(len(model)), model].tolist())

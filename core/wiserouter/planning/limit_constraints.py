@@ -72,12 +72,6 @@ def banned_models(limits: Limits, names: Sequence[str], retired: Collection[int]
 def _quality_floor(plan: Plan, context: int | None, least: float) -> Constraint:
     if context is None:
         return Constraint("min_quality", -plan.reward, -least)
-    use = np.zeros(plan.reward.shape)
-    use[context] = -plan.reward[context] / _share(plan, context)
+    use, weights = np.zeros(plan.reward.shape), np.maximum(plan.freq, LEAST_FREQ)
+    use[context] = -plan.reward[context] / float(weights[context] / weights.sum())
     return Constraint(f"min_quality of context {context}", use, -least)
-
-
-def _share(plan: Plan, context: int) -> float:
-    """Return the weight of a context in the program."""
-    weights = np.maximum(plan.freq, LEAST_FREQ)
-    return float(weights[context] / weights.sum())

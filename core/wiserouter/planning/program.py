@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
+from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray
-
-
-class Program(Protocol):
-    """The figures of a linear program, such as those of a `Plan`; arrays as there."""
-
-    @property
-    def freq(self) -> FloatArray:
-        """Share of each context."""
-        ...
-
-    @property
-    def reward(self) -> FloatArray:
-        """Mean rewards."""
-        ...
-
-    @property
-    def cost_usd(self) -> FloatArray:
-        """Mean costs."""
-        ...
-
-    @property
-    def allow_skip(self) -> bool:
-        """Whether the null action is allowed."""
-        ...
 
 
 class Unsolved(NamedTuple):
@@ -42,14 +19,8 @@ class Unsolved(NamedTuple):
     allow_skip: bool
 
 
-@runtime_checkable
-class PlansAtBounds(Protocol):
-    """A policy that plans at bounds of the rewards: of the program at their means it knows only the figures."""
-
-    @property
-    def at_means(self) -> Program | None:
-        """The program at the mean rewards; None before any cost is known."""
-        ...
+Program = Plan | Unsolved
+"""A program, of which the figures are enough."""
 
 
 class Ceiling(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
@@ -20,8 +20,7 @@ from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.policies import ExploreShare, Policy
-from wiserouter.planning.program import PlansAtBounds
+from wiserouter.planning.policies import ExploreShare, Optimistic, Policy
 from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
@@ -382,8 +381,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
             if decision.shadow_price > 0.0:  # where more would buy more, all is spent
                 return
             policy = self.policy
-            at_bounds = hasattr(type(policy), "at_means")  # isinstance takes as long as the rest
-            program = cast("PlansAtBounds", policy).at_means if at_bounds else policy.plan
+            program = policy.at_means if isinstance(policy, Optimistic) else policy.plan  # the plan need not be solved
             if program is None:
                 return
             self._unspent_due = 2 * seen.n_invoked
