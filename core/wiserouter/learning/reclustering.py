@@ -11,7 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from threading import Thread, main_thread
 from typing import NamedTuple
 
@@ -191,10 +191,7 @@ class Growing:
     def advance(self, encoder: Encoder | None, n_present: int, n_models: int) -> FittedContexts | None:
         """Fit contexts if enough queries were seen, and return them once, when they are ready: never fewer than now."""
         if self._fitting is not None:
-            if self._fitting.is_alive():
-                return None
-            self._fitting, fitted, self._fitted = None, self._fitted, None
-            return fitted
+            return self._finished()
         if self._total < self._due:
             return None
         n_contexts = self.n_contexts_now(n_models)
@@ -202,12 +199,7 @@ class Growing:
             self._due = max(2.0 * self._per_context(n_models), self._total + 1.0)
             return None
         self._due = self._next_due(n_contexts)
-        kept = self._kept_rows()
-        if not self._background:
-            return self._fit(kept, n_contexts, encoder, self._total)
-        n_seen = self._total
-        self._start_thread(lambda: self._fit(kept, n_contexts, encoder, n_seen))
-        return None
+        return self._made(partial(self._fit, self._kept_rows(), n_contexts, encoder, self._total))
 
     def n_contexts_now(self, n_models: int) -> int:
         """Return the number of contexts that the queries seen can fill, for a pool of `n_models`."""
@@ -221,20 +213,9 @@ class Growing:
         return self._fit(self._kept_rows(), n_contexts, encoder, self._total)
 
     def move(self, estimates: Estimates, fitted: FittedContexts, present: Encoder | None) -> Moved:
-        """Return estimates for new contexts that hold all observations of the old ones, and go on with these.
-
-        Parameters
-        ----------
-        estimates : Estimates
-            Of the contexts so far.
-        fitted : FittedContexts
-            The new ones.
-        present : Encoder or None
-            The encoder so far.
-        """
-        return self.take_over(
-            estimates, fitted, [*self._moves, self.spread_to(fitted, present, estimates.shape[0])], present
-        )
+        """Return estimates for new contexts that hold all observations of the old ones, and go on with these."""
+        moves = [*self._moves, self.spread_to(fitted, present, estimates.shape[0])]
+        return self.take_over(estimates, fitted, moves, present)
 
     def spread_to(self, fitted: FittedContexts, present: Encoder | None, n_present: int) -> FloatArray:
         """Return the share of each of the `n_present` contexts in each new one, by the kept queries."""
@@ -247,17 +228,17 @@ class Growing:
         self, contexts: Contexts, encoder: Encoder | None, n_seen: int, present: Encoder | None
     ) -> FittedContexts | None:
         """Return contexts that another worker has fitted, with the kept queries placed in them, once that is done."""
+        fitted = self._finished()
+        if fitted is not None and fitted.contexts is contexts:
+            return fitted
         if self._fitting is not None:
-            if self._fitting.is_alive():
-                return None
-            self._fitting, fitted, self._fitted = None, self._fitted, None
-            if fitted is not None and fitted.contexts is contexts:
-                return fitted
+            return None
         kept = self._kept_rows()
-        if not self._background or not kept:
+
+        def place() -> FittedContexts:
             return FittedContexts(contexts, encoder, n_seen, _placed(kept, contexts, present, encoder))
-        self._start_thread(lambda: FittedContexts(contexts, encoder, n_seen, _placed(kept, contexts, present, encoder)))
-        return None
+
+        return self._made(place) if kept else place()
 
     def take_over(
         self, estimates: Estimates, fitted: FittedContexts, moves: Sequence[FloatArray], present: Encoder | None
@@ -322,12 +303,21 @@ class Growing:
         contexts = Contexts.fit(rows, n_contexts, seed=self._seed)
         return FittedContexts(contexts, fitted, n_seen, _placed(kept, contexts, encoder, fitted))
 
-    def _start_thread(self, make: Callable[[], FittedContexts]) -> None:
-        """Make new contexts in a thread, for the next call of `advance` or `prepare`.
+    def _finished(self) -> FittedContexts | None:
+        """Return the contexts that a thread has made, once; None while it runs."""
+        if self._fitting is None or self._fitting.is_alive():
+            return None
+        self._fitting, fitted, self._fitted = None, self._fitted, None
+        return fitted
+
+    def _made(self, make: Callable[[], FittedContexts]) -> FittedContexts | None:
+        """Return new contexts; None where a thread makes them, for the next call of `advance` or `prepare`.
 
         The process waits for it when it ends: a thread stopped in mid-import keeps the locks of its imports, and
         whatever imports while the interpreter closes would wait for them for ever.
         """
+        if not self._background:
+            return make()
 
         def run() -> None:
             try:
@@ -338,6 +328,7 @@ class Growing:
 
         self._fitting = Thread(target=run, name="wiserouter-contexts")
         self._fitting.start()
+        return None
 
 
 def _placed(

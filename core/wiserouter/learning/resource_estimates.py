@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from wiserouter.learning.memory import MEMORY
-from wiserouter.learning.shrinkage import pseudo_counts
+from wiserouter.learning.shrinkage import spreads
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 PRIOR_CALLS = 5.0
@@ -79,7 +79,7 @@ class ResourceEstimates:
         """Return the mean of each (context, model)."""
         count, total, square = (table / self._weight for table in (self._count, self._sum, self._square))
         column = self._of_models(count, total, self._prior)
-        strength = pseudo_counts(count, total, square) if count.any() else 0.0
+        strength = spreads(count, total, square).pseudo_counts if count.any() else 0.0
         if np.isinf(strength):
             return np.broadcast_to(column, self.shape).copy()
         weight = np.maximum(strength, self._prior_calls / self.shape[0])
@@ -87,13 +87,7 @@ class ResourceEstimates:
         return means
 
     def known_means(self, freq: FloatArray) -> dict[int, dict[int, float]]:
-        """Return the means of the models that have a prior or calls, by context and model.
-
-        Parameters
-        ----------
-        freq : ndarray of shape (n_contexts,)
-            Share of each context, for calls without one.
-        """
+        """Return the means of models with a prior or calls, by context and model; those of `NO_CONTEXT` by `freq`."""
         means = self.means()
         known = [k for k in range(self.shape[1]) if self.are_known([k])]
         rows = [*enumerate(means.tolist()), (NO_CONTEXT, (freq @ means).tolist())]

@@ -51,6 +51,13 @@ class Spreads(NamedTuple):
     freedom: FloatArray
     strength: float | None
 
+    @property
+    def pseudo_counts(self) -> float:
+        """The strength; where it is None, 0 if all columns are identified, else `UNIDENTIFIED_STRENGTH`."""
+        if self.strength is None:
+            return 0.0 if self.identified.all() else UNIDENTIFIED_STRENGTH
+        return self.strength
+
 
 def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, shrink: bool) -> FloatArray:
     """Return the cell means shrunk toward their column's mean; NaN in a column without any observation.
@@ -72,7 +79,7 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     with np.errstate(invalid="ignore"):
         column_mean = total.sum(axis=0) / n
     # a cell without observations takes its column's mean, whatever the strength
-    kappa = np.where(count > 0, pseudo_counts(count, total, square) if shrink else 0.0, 1.0)
+    kappa = np.where(count > 0, spreads(count, total, square).pseudo_counts if shrink else 0.0, 1.0)
     pooled = np.isinf(kappa)
     weight = np.where(pooled, 1.0, kappa)
     cell = (total + weight * column_mean) / (count + weight)
@@ -107,14 +114,6 @@ def _strength(within: FloatArray, between: FloatArray) -> float | None:
     return (1.0 - share) / share if share > 0 else float("inf")
 
 
-def pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
-    """Return the strength; where it is None, 0 if all columns are identified, else `UNIDENTIFIED_STRENGTH`."""
-    of = spreads(count, total, square)
-    if of.strength is None:
-        return 0.0 if of.identified.all() else UNIDENTIFIED_STRENGTH
-    return of.strength
-
-
 class MeanErrors(NamedTuple):
     """Standard deviations of the errors of shrunk means, given the variances; arrays of shape (n_contexts, n_models).
 
@@ -146,7 +145,8 @@ def mean_errors(count: FloatArray, total: FloatArray, square: FloatArray) -> Mea
     >>> mean_errors(count, total, np.array([[24.0], [24.0]])).shared.round(3).tolist()  # cells do not differ
     [[0.577], [0.577]]
     """
-    within, kappa = spreads(count, total, square).within, pseudo_counts(count, total, square)
+    of = spreads(count, total, square)
+    within, kappa = of.within, of.pseudo_counts
     n = np.maximum(count.sum(axis=0), 1.0)
     call_sq = _variances(count, total, square, within)
     call = np.sqrt(call_sq)

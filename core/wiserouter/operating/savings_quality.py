@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.learning.random_effects import PRIOR_REWARD_VARIANCE
-from wiserouter.learning.shrinkage import PRIOR_COUNT, UNIDENTIFIED_STRENGTH, pseudo_counts, spreads
+from wiserouter.learning.shrinkage import PRIOR_COUNT, UNIDENTIFIED_STRENGTH, spreads
 from wiserouter.routing.pool_figures import PoolFigures
 from wiserouter.types import FloatArray
 
@@ -45,9 +45,9 @@ class ScoreModel:
     def __init__(self, figures: PoolFigures) -> None:
         count, total, square = (figures.sums[name] for name in ("labels", "reward", "reward_sq"))
         self._count, self._total, self._freq = count, total, figures.freq
-        strength = pseudo_counts(count, total, square)
-        self._kappa = np.where(count > 0, strength, strength or UNIDENTIFIED_STRENGTH)
-        of = spreads(count, total, square)  # and scores of the greatest variance: few equal ones promise nothing
+        of = spreads(count, total, square)
+        self._kappa = np.where(count > 0, of.pseudo_counts, of.pseudo_counts or UNIDENTIFIED_STRENGTH)
+        # and scores of the greatest variance: few equal ones promise nothing
         inside = of.within * of.freedom + PRIOR_COUNT * PRIOR_REWARD_VARIANCE
         self._variance = inside / (of.freedom + PRIOR_COUNT)
         self.scores: FloatArray = count.sum(axis=0)
