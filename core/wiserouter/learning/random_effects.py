@@ -282,16 +282,9 @@ class _Combinations:
     def average_of_others(
         self, prior: EffectPrior, own: IntArray, rest: IntArray, precision: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return those of the models without a reward, which follow the others as the prior says.
+        """Return those of the models without a reward (`rest`), which follow the others (`own`) as the prior says.
 
-        Parameters
-        ----------
-        prior : EffectPrior
-            Of all models.
-        own, rest : ndarray of int
-            The models with rewards, and those without.
-        precision : ndarray of shape (n_deviations, n_own, n_own)
-            Prior precisions of the models with rewards.
+        `precision` holds the prior precisions of the others, of shape (n_deviations, n_own, n_own).
         """
         joint = prior.covariance[:, rest[:, np.newaxis], own]
         slopes = joint @ precision

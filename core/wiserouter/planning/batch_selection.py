@@ -26,17 +26,7 @@ MOST_ROWS = 2_000
 
 
 def selection_usd(reward: FloatArray, cost_usd: FloatArray, errors: CostErrors, budget_usd: float) -> float:
-    """Return the mean by which the cost of the best allocation is underestimated; at least 0.
-
-    Parameters
-    ----------
-    reward, cost_usd : ndarray of shape (n_queries, n_models)
-        Those of the batch.
-    errors : CostErrors
-        Of its costs.
-    budget_usd : float, USD
-        Of the batch.
-    """
+    """Return the mean by which the cost of the best allocation is underestimated; at least 0."""
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(reward))[:MOST_ROWS]
     reward, cost_usd, scale = reward[rows], cost_usd[rows], len(reward) / len(rows)

@@ -37,16 +37,12 @@ def limit_constraints(
     ----------
     limits : Limits
         Floors of quality and shares of models.
-    bounds : mapping of Measure to float
-        The mean that each measure may have.
-    uses : mapping of Measure to ndarray of shape (n_contexts, n_models)
-        Its means.
+    bounds, uses : mapping of Measure to float, and to ndarray of shape (n_contexts, n_models)
+        The mean that each measure may have, and its means.
     plan : Plan
         Frequencies and rewards.
-    names : sequence of str
-        The models.
-    banned : collection of int
-        Those that `banned_models` returns.
+    names, banned : sequence of str, and collection of int
+        The models, and those of them that `banned_models` returns.
     """
     found = [Constraint(measure.label, uses[measure], bound) for measure, bound in bounds.items()]
     for context, least in limits.quality_floors.items():

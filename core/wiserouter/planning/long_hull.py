@@ -31,14 +31,7 @@ class Rising(NamedTuple):
 
 
 def rising(cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool) -> Rising:
-    """Return the models that come into question for the envelope.
-
-    Parameters
-    ----------
-    cost_usd, reward : ndarray of shape (n_models,)
-        One number per model.
-    allow_skip : bool
-        Whether the null action takes part, which costs and yields nothing.
+    """Return the models that come into question for the envelope, with the null action where that is allowed.
 
     Examples
     --------
@@ -63,10 +56,7 @@ def rising(cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool) -> Ris
 def long_hull(usd: FloatArray, gain: FloatArray) -> tuple[NDArray[np.signedinteger], FloatArray]:
     """Return the places of the points on the envelope, and the slopes from each to the next, negated.
 
-    Parameters
-    ----------
-    usd, gain : ndarray of shape (n_points,)
-        Cost and reward, both rising.
+    Costs and rewards rise.
 
     Examples
     --------
@@ -93,15 +83,7 @@ def _slopes(usd: FloatArray, gain: FloatArray) -> FloatArray:
 def _without_bends(
     usd: list[float], gain: list[float], falling: list[float], bends: list[int]
 ) -> tuple[list[int], list[float]]:
-    """Return the places of the points on the envelope and the slopes between them, negated.
-
-    Parameters
-    ----------
-    usd, gain, falling : list of float
-        Points of rising cost and reward, and the slopes from each to the next.
-    bends : list of int
-        The points at which the slope does not fall: the points between two of them are appended without a look.
-    """
+    """Return what `long_hull` does; points between two `bends`, where the slope does not fall, need no look."""
     at, last = bends[0], len(usd) - 1
     places, slopes = [*range(at + 1)], falling[:at]
     ends = iter([*bends[1:], last])

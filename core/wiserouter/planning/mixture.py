@@ -180,12 +180,7 @@ class Mixture:
     def without_context(self, spread_usd: FloatArray, counts: Counts | None) -> Mixture:
         """Return the mixture for a query of unknown context: the same plan at the means over all contexts.
 
-        Parameters
-        ----------
-        spread_usd : ndarray of shape (n_models,)
-            Standard deviation of the cost of one call, over all contexts.
-        counts : Counts or None
-            Numbers of costs and rewards per context.
+        The standard deviation of the cost of a call is then `spread_usd`, of shape (n_models,).
         """
         plan = self.plan.without_context()
         rule = None if self.reserve_rule is None else replace(self.reserve_rule, plan=plan, spread_usd=spread_usd)
@@ -305,15 +300,9 @@ def cheapest_choice(
 def room_usd(funds: Funds, floor_usd: float, drift_margin_usd: float | None) -> float:
     """Return the amount that a call may cost if each call after it costs `floor_usd`: b - (tau - 1) c_min.
 
-    Parameters
-    ----------
-    funds : Funds
-        b and tau; where several budgets bear the call, the least of their rooms counts.
-    floor_usd : float
-        Least mean cost of a request, c_min.
-    drift_margin_usd : float or None
-        Held back sqrt(tau - 1) times, and the cushion of the funds once: the sum of the calls after it may stray that
-        far from its mean. None holds back neither, unless there are several budgets.
+    Where several budgets bear the call, the least of their rooms counts. The margin is held back sqrt(tau - 1) times,
+    and the cushion of the funds once: the sum of the calls after it may stray that far from its mean. None holds back
+    neither, unless there are several budgets.
 
     Examples
     --------

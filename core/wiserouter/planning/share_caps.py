@@ -60,20 +60,7 @@ class ShareCaps:
     ) -> set[int] | None:
         """Return the models that may take one decision, or None for all; a cap never excludes the last one.
 
-        Parameters
-        ----------
-        allowed : collection of int or None
-            The models that may take it by everything else.
-        n_models : int
-            The number of models.
-        context : int
-            Its context.
-        plan : Plan or None
-            What is planned, where that is known.
-        rate_usd : float, USD per request
-            Budget left per request left.
-        rng : numpy Generator
-            Draws where a context has only a part of a share.
+        By everything else, `allowed` may take it. Where a context bears only a part of the plan's demand, `rng` draws.
         """
         full = {k for k in self.most if self._is_full(k) or not self._is_drawn(k, context, plan, rate_usd, rng)}
         return _without(full, self.unbanned(allowed, n_models), n_models)
@@ -108,25 +95,9 @@ def _without(excluded: set[int], allowed: Collection[int] | None, n_models: int)
 
 
 def part_of_context(plan: Plan, rate_usd: float, model: int, most: float, context: int) -> float:
-    """Return the part of a context's demand for a capped model that its share bears.
+    """Return the part, in [0, 1], of a context's demand for a model that its largest share `most` bears.
 
-    Parameters
-    ----------
-    plan : Plan
-        The plan without caps.
-    rate_usd : float, USD per request
-        The rate; below the floor of the plan it is taken as the floor.
-    model : int
-        The capped model.
-    most : float
-        Its largest share.
-    context : int
-        The context.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 1 where the plan does not ask for it.
+    It is 1 where the plan, which knows no caps, does not ask for the model.
 
     Examples
     --------

@@ -9,16 +9,7 @@ from wiserouter.planning.envelope import ContextEnvelope, EnvelopeStep
 
 
 def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: Iterable[EnvelopeStep]) -> list[EnvelopeStep]:
-    """Return the order after the steps of one context have changed: equal to sorting all steps again.
-
-    Parameters
-    ----------
-    steps : sequence of EnvelopeStep
-        The order before.
-    old : ContextEnvelope
-        The envelope of the context in `steps`.
-    new : iterable of EnvelopeStep
-        The steps that replace its own.
+    """Return the order once `new` steps replace those of the `old` envelope: equal to sorting all steps again.
 
     Examples
     --------

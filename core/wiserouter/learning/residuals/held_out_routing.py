@@ -33,7 +33,6 @@ class HeldOutRouting:
         The queries, with their true scores and costs.
     reward, cost_usd : ndarray of shape (n_queries, n_models)
         Predictions by which they are routed.
-
     """
 
     def __init__(self, sample: Sample, reward: FloatArray, cost_usd: FloatArray) -> None:

@@ -57,7 +57,6 @@ class QueryResiduals:
         Of costs, by the length.
     prices : PriceCurve, optional
         The spend of such queries at each shadow price.
-
     """
 
     def __init__(
