@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import RLock
+from typing import Any
 
 import numpy as np
 
@@ -342,26 +343,23 @@ class ConversationCalls:
                 first_model = record.name
             if record.name == first_model and not state.is_shared and teaches(self._learner, record):
                 estimate_usd = spent_usd + state.rest_usd
-        if usage is None or record.model == SKIP:
-            return state._replace(
-                model=model,
-                first_model=first_model,
-                failed_model="",
-                spent_usd=spent_usd,
-                estimate_usd=estimate_usd,
-            )
-        missed_usd = self.counts.missed_usd(state, pool.models[record.model].price, usage)
+        read: dict[str, Any] = {}
+        if usage is not None and record.model != SKIP:
+            missed_usd = self.counts.missed_usd(state, pool.models[record.model].price, usage)
+            read = {
+                "prompt_tokens": usage.input_tokens,
+                "warm": state.warm_after(record.name, usage.input_tokens, decision.decided_at),
+                "missed_usd": state.missed_usd + missed_usd,
+                "sent_tokens": state.sent_tokens + usage.input_tokens,
+                "read_tokens": state.read_tokens + usage.cache_read_tokens,
+            }
         return state._replace(
             model=model,
             first_model=first_model,
             failed_model="",
             spent_usd=spent_usd,
             estimate_usd=estimate_usd,
-            prompt_tokens=usage.input_tokens,
-            warm=state.warm_after(record.name, usage.input_tokens, decision.decided_at),
-            missed_usd=state.missed_usd + missed_usd,
-            sent_tokens=state.sent_tokens + usage.input_tokens,
-            read_tokens=state.read_tokens + usage.cache_read_tokens,
+            **read,
         )
 
     def _changed(

@@ -176,12 +176,8 @@ class Decider:
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope, terms)
         if value is not None:
             decision = decision._replace(value=float(value))
-        if terms is None:
-            record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
-            record.contexts_version, record.contexts = version, learner.context_names.of(version)
-            return record
-        parts = (trace, features, terms.caps, terms.counts)
-        record = Record(decision, choice.model, choice.debit, "in flight", None, None, *parts)
+        caps, counts = ((), True) if terms is None else (terms.caps, terms.counts)
+        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features, caps, counts)
         record.contexts_version, record.contexts = version, learner.context_names.of(version)
         return record
 
@@ -254,11 +250,7 @@ class Decider:
             allowed = self.caps.free(allowed, n_models, context, policy.plan, budget.rate_usd, self._rng)
         allowed = allowed if self.limits is None else self.limits.free(allowed, scope, rng)
         if funds.requests > 0 and funds.left_usd > 0:
-            choice = (
-                policy.choose(context, funds, rng, allowed)
-                if shift is None
-                else policy.choose(context, funds, rng, allowed, shift)
-            )
+            choice = policy.choose(context, funds, rng, allowed, shift)
             if self.limits is not None:
                 choice = self.limits.vary(choice, scope, context, funds, rng, allowed, shift)
             if self.explore is not None:

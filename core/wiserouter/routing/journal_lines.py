@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import IO, Any, cast, get_args
+from typing import IO, Any, get_args
 
 from wiserouter.learning.source_scores import is_source
 from wiserouter.planning.policies import Rule
@@ -60,56 +60,56 @@ def is_complete(event: dict[str, Any]) -> bool:
     return _agrees(context, _CONTEXT) and event["model"] in {"", *(model["name"] for model in models)}
 
 
-def _agrees(value: dict[str, Any], fields: dict[str, Callable[[Any], bool]]) -> bool:
+def _agrees(value: dict[str, Any], fields: dict[str, _Check]) -> bool:
     return all((name in value or name in _OPTIONAL) and right(value.get(name)) for name, right in fields.items())
 
 
-def _is_number(value: object) -> bool:
+_Check = Callable[[Any], bool]
+
+
+def _or_none(check: _Check) -> _Check:
+    """Return a check that None passes, too."""
+    return lambda value: value is None or check(value)
+
+
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= MAX_NUMBER
 
 
-def _is_time_or_none(value: object) -> bool:
-    return value is None or (_is_number(value) and 0 <= cast("float", value) <= _LAST_S)
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= _LAST_S
 
 
-def _is_known_or_none(value: object) -> bool:
-    return value is None or _is_number(value)
-
-
-def _is_share(value: object) -> bool:
+def _is_share(value: Any) -> bool:
     return isinstance(value, int | float) and 0.0 <= value <= 1.0 + 1e-6
 
 
-def _are_counts_or_none(value: object) -> bool:
-    return value is None or (isinstance(value, dict) and all(_is_count(one) for one in value.values()))
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(one) is int and 0 <= one < 2**53 for one in value.values())
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**53
-
-
-def _is_context(value: object) -> bool:
+def _is_context(value: Any) -> bool:
     return isinstance(value, int) and abs(value) < 2**31
 
 
-def _is_text(value: object) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str) and not _HALF_CHARACTER.search(value)
 
 
-def _is_text_or_none(value: object) -> bool:
-    return value is None or _is_text(value)
+def _is_source(value: Any) -> bool:
+    return isinstance(value, str) and is_source(value)
 
 
-def _is_source(value: object) -> bool:
-    return value is None or (isinstance(value, str) and is_source(value))
+def _is_rule(value: Any) -> bool:
+    return isinstance(value, str) and value in _RULES
 
 
-def _is_flag(value: object) -> bool:
+def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _is_rule(value: object) -> bool:
-    return isinstance(value, str) and value in _RULES
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _finite(text: str) -> float:
@@ -119,6 +119,7 @@ def _finite(text: str) -> float:
     raise ValueError(f"a number must be finite, got {text}")
 
 
+_NUMBER_OR_NONE, _TEXT_OR_NONE = _or_none(_is_number), _or_none(_is_text)
 _OPTIONAL = (
     "decided_at",
     "optimistic_reward",
@@ -134,68 +135,68 @@ _OPTIONAL = (
     "unit",
     "value",
 )
-_CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
-_MODEL: dict[str, Callable[[Any], bool]] = {
+_CONTEXT: dict[str, _Check] = {"id": _is_context, "share": _is_share}
+_MODEL: dict[str, _Check] = {
     "name": _is_text,
     "on_envelope": _is_flag,
     "probability": _is_share,
-    "expected_reward": _is_known_or_none,
-    "expected_cost_usd": _is_known_or_none,
-    "optimistic_reward": _is_known_or_none,
-    "worth": _is_known_or_none,
+    "expected_reward": _NUMBER_OR_NONE,
+    "expected_cost_usd": _NUMBER_OR_NONE,
+    "optimistic_reward": _NUMBER_OR_NONE,
+    "worth": _NUMBER_OR_NONE,
     "labels": _is_number,
     "calls": _is_number,
-    "worst_case_usd": _is_known_or_none,
-    "excluded_by": _is_text_or_none,
+    "worst_case_usd": _NUMBER_OR_NONE,
+    "excluded_by": _TEXT_OR_NONE,
 }
-_FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
+_FIELDS: dict[Any, dict[str, _Check]] = {
     "decision": {
         "id": _is_text,
         "model": _is_text,
         "scope": _is_text,
         "rule": _is_rule,
-        "context": lambda value: isinstance(value, dict),
+        "context": _is_object,
         "skip_probability": _is_share,
         "rate_usd": _is_number,
-        "shadow_price": _is_known_or_none,
-        "left_usd": _is_known_or_none,
+        "shadow_price": _NUMBER_OR_NONE,
+        "left_usd": _NUMBER_OR_NONE,
         "requests_left": _is_number,
-        "room_usd": _is_known_or_none,
+        "room_usd": _NUMBER_OR_NONE,
         "expected_cost_usd": _is_number,
         "expected_reward": _is_number,
         "reserved_usd": _is_number,
         "ask_feedback": _is_flag,
         "models": lambda value: isinstance(value, list),
-        "conversation": _is_text_or_none,
-        "visit": _is_text_or_none,
-        "run_id": _is_text_or_none,
-        "unspent": _is_text_or_none,
-        "decided_at": _is_time_or_none,
-        "value": _is_known_or_none,
+        "conversation": _TEXT_OR_NONE,
+        "visit": _TEXT_OR_NONE,
+        "run_id": _TEXT_OR_NONE,
+        "unspent": _TEXT_OR_NONE,
+        "decided_at": _or_none(_is_time),
+        "value": _NUMBER_OR_NONE,
     },
-    "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _are_counts_or_none},
+    "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _or_none(_are_counts)},
     "release": {"id": _is_text},
     "presume": {"id": _is_text, "cost_usd": _is_number},
     "reward": {
         "id": _is_text,
         "reward": _is_number,
-        "source": _is_source,
-        "weight": _is_known_or_none,
-        "counted": _is_known_or_none,
+        "source": _or_none(_is_source),
+        "weight": _NUMBER_OR_NONE,
+        "counted": _NUMBER_OR_NONE,
     },
     "change": {
         "what": _is_text,
         "by": _is_text,
-        "before": lambda value: isinstance(value, dict),
-        "after": lambda value: isinstance(value, dict),
+        "before": _is_object,
+        "after": _is_object,
     },
     "shadow": {
         "id": _is_text,
         "acts": _is_flag,
         "share": _is_share,
-        "incumbent": _is_text_or_none,
+        "incumbent": _TEXT_OR_NONE,
         "would_be": _is_text,
-        "call_id": _is_text_or_none,
-        "unit": _is_text_or_none,
+        "call_id": _TEXT_OR_NONE,
+        "unit": _TEXT_OR_NONE,
     },
 }
