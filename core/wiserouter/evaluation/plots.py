@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _GREY = "#7b8794"
+_WIDTH = 4.4  # inches
 _LEAST_NAMED, _NEAR_THE_END = 0.12, 0.55
 
 
@@ -162,13 +163,13 @@ def simulation_figure(summaries: Sequence[MethodSummary], title: str) -> Figure:
     return figure
 
 
-def new_figure(height: float, width: float = 4.4) -> Figure:
-    """Return an empty figure of this size in inches; raises `MissingExtra` if matplotlib is not installed."""
+def new_figure(height: float) -> Figure:
+    """Return an empty figure of this height in inches; raises `MissingExtra` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("a plot", "matplotlib", "bench") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(_WIDTH, height), layout="constrained")
 
 
 def label_axes(axes: Axes, title: str, x: str, y: str) -> None:

@@ -117,27 +117,18 @@ class KeyedDraws:
         }
 
 
-def context_key(context: int, now_s: float, block_s: float = CONTEXT_BLOCK_S) -> str:
+def context_key(context: int, now_s: float) -> str:
     """Return the draw key that the calls of one context share for a block of time.
 
     Calls of one context get the same model within a block, and so do paraphrases that are placed alike. The mix holds
     over blocks instead of calls: each block draws once per context, independently of what its queries say.
-
-    Parameters
-    ----------
-    context : int
-        The context of the call.
-    now_s : float, seconds
-        The time of the call.
-    block_s : float, seconds, default 3600
-        The length of a block.
 
     Examples
     --------
     >>> context_key(3, 10.0) == context_key(3, 3_599.0), context_key(3, 10.0) == context_key(3, 3_600.0)
     (True, False)
     """
-    return f"context {context} {block_s:g} {int(now_s // block_s)}"
+    return f"context {context} {CONTEXT_BLOCK_S:g} {int(now_s // CONTEXT_BLOCK_S)}"
 
 
 def check_draw_key(key: object) -> None:

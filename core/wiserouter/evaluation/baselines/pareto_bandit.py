@@ -41,6 +41,7 @@ COMPONENTS = 25
 ALPHA = 0.1
 FORGETTING = 0.997
 PRIOR_QUERIES = 1000.0
+STEP, SMOOTHING, HIGHEST_PRICE = 0.05, 0.05, 5.0  # of the pacer
 
 
 class ParetoBandit(Method):
@@ -113,15 +114,14 @@ class Pacer:
     (2.0, 0.05)
     """
 
-    def __init__(self, rate_usd: float, step: float = 0.05, smoothing: float = 0.05, highest: float = 5.0) -> None:
-        self._rate_usd, self._step, self._smoothing, self._highest = rate_usd, step, smoothing, highest
-        self.mean_usd, self.price = rate_usd, 0.0
+    def __init__(self, rate_usd: float) -> None:
+        self._rate_usd, self.mean_usd, self.price = rate_usd, rate_usd, 0.0
 
     def observe(self, cost_usd: float) -> None:
         """Update the price by the cost of one call."""
-        self.mean_usd += self._smoothing * (cost_usd - self.mean_usd)
-        moved = self.price + self._step * (self.mean_usd / self._rate_usd - 1.0)
-        self.price = min(max(moved, 0.0), self._highest)
+        self.mean_usd += SMOOTHING * (cost_usd - self.mean_usd)
+        moved = self.price + STEP * (self.mean_usd / self._rate_usd - 1.0)
+        self.price = min(max(moved, 0.0), HIGHEST_PRICE)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from scipy.special import stdtrit
 
 from wiserouter.types import FloatArray, IntArray
 
+LEVEL = 0.95
+"""Coverage of the intervals."""
+
 _SYMMETRIC = 1e-6
 """Below this the transformation is the identity up to rounding."""
 
@@ -51,7 +54,7 @@ class Estimate(NamedTuple):
         return Estimate(*(requests * figure for figure in self))
 
 
-def ips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimate:
+def ips(weight: FloatArray, outcome: FloatArray) -> Estimate:
     """Return the inverse propensity score estimate (Horvitz and Thompson 1952).
 
     Parameters
@@ -60,18 +63,16 @@ def ips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimat
         Probability of the drawn action under the target over the logged one.
     outcome : ndarray of shape (n,)
         Reward or cost of the drawn action.
-    level : float, default 0.95
-        Coverage of the interval.
 
     Examples
     --------
     >>> ips(np.array([2.0, 0.0, 2.0, 0.0]), np.array([1.0, 1.0, 0.5, 0.0])).mean
     0.75
     """
-    return _of_terms(weight * outcome, level)
+    return _of_terms(weight * outcome)
 
 
-def snips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimate:
+def snips(weight: FloatArray, outcome: FloatArray) -> Estimate:
     """Return the self-normalised estimate (Swaminathan and Joachims 2015), with the variance of a ratio.
 
     The parameters are those of `ips`; at least one weight must be above 0. The estimate lies in the range of the
@@ -84,7 +85,7 @@ def snips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estim
     """
     mean = float(weight @ outcome) / float(weight.sum())
     terms = weight * (outcome - mean) / weight.mean()  # contribution of each decision to the ratio
-    return _around(mean, terms, float(np.sqrt((terms**2).mean() / len(terms))), level)
+    return _around(mean, terms, float(np.sqrt((terms**2).mean() / len(terms))))
 
 
 def doubly_robust(
@@ -92,14 +93,13 @@ def doubly_robust(
     outcome: FloatArray,
     predicted: FloatArray,
     expected: FloatArray,
-    level: float = 0.95,
     unit: IntArray | None = None,
 ) -> Estimate:
     """Return the doubly robust estimate (Dudik, Langford and Li 2011).
 
     Parameters
     ----------
-    weight, outcome, level
+    weight, outcome
         Those of `ips`.
     predicted : ndarray of shape (n,)
         Prediction of the drawn action's outcome by an outcome model that has not seen it.
@@ -114,13 +114,13 @@ def doubly_robust(
     >>> doubly_robust(np.array([2.0, 0.0]), np.array([1.0, 1.0]), predicted, predicted).mean
     1.0
     """
-    return _of_terms(expected + weight * (outcome - predicted), level, unit)
+    return _of_terms(expected + weight * (outcome - predicted), unit)
 
 
-def _of_terms(terms: FloatArray, level: float, unit: IntArray | None = None) -> Estimate:
+def _of_terms(terms: FloatArray, unit: IntArray | None = None) -> Estimate:
     mean = float(terms.mean())
     deviations = terms - mean if unit is None else _of_units(terms - mean, unit)
-    return _around(mean, deviations, float(deviations.std(ddof=1) / np.sqrt(len(deviations))), level)
+    return _around(mean, deviations, float(deviations.std(ddof=1) / np.sqrt(len(deviations))))
 
 
 def _of_units(deviations: FloatArray, unit: IntArray) -> FloatArray:
@@ -130,7 +130,7 @@ def _of_units(deviations: FloatArray, unit: IntArray) -> FloatArray:
     return sums * (len(sums) / len(deviations))
 
 
-def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Estimate:
+def _around(mean: float, deviations: FloatArray, se: float) -> Estimate:
     n, widest = len(deviations), float(np.abs(deviations).max())
     if widest == 0.0:
         return Estimate(mean, mean, mean, se)
@@ -138,7 +138,7 @@ def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Est
     scaled /= np.sqrt((scaled**2).mean())
     lean = float(np.clip((scaled**3).mean() / n**0.5, -_LARGEST_LEAN, _LARGEST_LEAN))
     tails = float((scaled**4).mean()) - 1.0
-    reach = float(stdtrit(2.0 * n / max(tails, _LEAST_TAILS), 0.5 + level / 2.0))
+    reach = float(stdtrit(2.0 * n / max(tails, _LEAST_TAILS), 0.5 + LEVEL / 2.0))
     low, high = (mean - se * _untransformed(end, lean) for end in (reach, -reach))
     return Estimate(mean, low, high, se)
 

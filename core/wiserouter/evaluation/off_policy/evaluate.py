@@ -35,9 +35,7 @@ class Evaluation(NamedTuple):
     dr: Estimate
 
 
-def evaluate(
-    decisions: Decisions, target: FloatArray, outcome: OutcomeName = "reward", *, level: float = 0.95
-) -> Evaluation:
+def evaluate(decisions: Decisions, target: FloatArray, outcome: OutcomeName = "reward") -> Evaluation:
     """Estimate the mean outcome of a target.
 
     Parameters
@@ -49,8 +47,6 @@ def evaluate(
         defined yet, are left out; this must not depend on the query.
     outcome : {"reward", "cost_usd"}, default "reward"
         The outcome to estimate.
-    level : float, default 0.95
-        Coverage of the intervals.
 
     Raises
     ------
@@ -94,7 +90,7 @@ def evaluate(
     q = running_mean_predictions(group, decisions.chosen, y, known, target.shape[1])
     q[:, SKIP] = 0.0
     terms = weight, y, q[each, decisions.chosen], (target * q).sum(axis=1)
-    return Evaluation(overlap, ips(*terms[:2], level), snips(*terms[:2], level), doubly_robust(*terms, level))
+    return Evaluation(overlap, ips(*terms[:2]), snips(*terms[:2]), doubly_robust(*terms))
 
 
 def known_share(group: IntArray, chosen: IntArray, known: NDArray[np.bool_], n_actions: int) -> FloatArray:

@@ -16,10 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from wiserouter.evaluation.off_policy.estimators import Estimate, ips
+from wiserouter.evaluation.off_policy.estimators import LEVEL, Estimate, ips
 from wiserouter.evaluation.off_policy.observed_calls import ObservedCall
 from wiserouter.evaluation.off_policy.would_be_verdicts import WouldBeVerdict
 from wiserouter.types import FloatArray
+
+_Z = float(ndtri(0.5 + LEVEL / 2.0))  # of a normal interval
 
 
 class JudgedGain(NamedTuple):
@@ -46,7 +48,7 @@ class JudgedGain(NamedTuple):
 
 
 def judged_gain(
-    pairs: Sequence[tuple[ObservedCall, WouldBeVerdict]], differing: int, observed: int, level: float = 0.95
+    pairs: Sequence[tuple[ObservedCall, WouldBeVerdict]], differing: int, observed: int
 ) -> JudgedGain | None:
     """Return the gain that the verdicts on a random sample show; None without a verdict.
 
@@ -56,25 +58,24 @@ def judged_gain(
         Judged calls with their verdicts.
     differing, observed : int
         Number of calls whose choice differs from what ran, and of all that were observed.
-    level : float, default 0.95
-        Coverage of the intervals.
     """
     values = np.array([2.0 * one.preference - 1.0 for _, one in pairs if one.preference is not None])
     if not len(values):
         return None
     changes = np.array([one.answer_usd - call.cost_usd for call, one in pairs if one.answer_usd is not None])
-    share, chance = differing / observed, _chance(differing / observed, observed, level)
+    share = differing / observed
+    chance = _Z * math.sqrt(share * (1.0 - share) / observed)  # reach of the interval of the share
     cost = None
     if len(changes) > 1:
-        spread = ips(np.full(len(changes), share), changes, level)
+        spread = ips(np.full(len(changes), share), changes)
         cost = _widened(spread, abs(float(changes.mean())) * chance)
-    pairs_mean = mean_of_pairs(values, level)
+    pairs_mean = mean_of_pairs(values)
     reward = _widened(Estimate(*(share * figure for figure in pairs_mean)), abs(pairs_mean.mean) * chance)
     better, worse = float((values > 0.0).mean()), float((values < 0.0).mean())
     return JudgedGain(len(values), better, worse, 1.0 - better - worse, reward, cost)
 
 
-def mean_of_pairs(values: FloatArray, level: float = 0.95) -> Estimate:
+def mean_of_pairs(values: FloatArray) -> Estimate:
     """Return the mean of values in [-1, 1] with the interval of Bonett and Price.
 
     Examples
@@ -85,13 +86,8 @@ def mean_of_pairs(values: FloatArray, level: float = 0.95) -> Estimate:
     n = len(values) + 2
     middle = float(values.sum()) / n
     se = math.sqrt(((float(values @ values) + 2.0) / n - middle**2) / n)
-    reach = float(ndtri(0.5 + level / 2.0)) * se
+    reach = _Z * se
     return Estimate(float(values.mean()), max(middle - reach, -1.0), min(middle + reach, 1.0), se)
-
-
-def _chance(share: float, observed: int, level: float) -> float:
-    """Return the reach of the interval of the share of calls that differ."""
-    return float(ndtri(0.5 + level / 2.0)) * math.sqrt(share * (1.0 - share) / observed)
 
 
 def _widened(one: Estimate, reach: float) -> Estimate:

@@ -18,11 +18,10 @@ Result = Evaluation | ThinOverlap | None
 def evaluate_each(
     decisions: Decisions,
     targets: Sequence[FloatArray],
-    outcomes: Sequence[OutcomeName] = ("reward", "cost_usd"),
     *,
     n_jobs: int | None = None,
 ) -> Iterator[dict[OutcomeName, Result]]:
-    """Yield the results of each target, in their order.
+    """Yield the rewards and the costs of each target, in their order.
 
     Parameters
     ----------
@@ -30,8 +29,6 @@ def evaluate_each(
         The logged decisions.
     targets : sequence of ndarray of shape (n, K + 1)
         As in `evaluate`.
-    outcomes : sequence of {"reward", "cost_usd"}
-        The outcomes to estimate.
     n_jobs : int, optional
         Number of workers, or -1 for all, on any backend of joblib; it changes no figure.
 
@@ -40,14 +37,11 @@ def evaluate_each(
     InvalidInput
         If the shape of a target is wrong.
     """
-    task = partial(_evaluated, Shared(decisions), tuple(outcomes))
-    yield from run_in_order(task, targets, n_jobs=n_jobs)
+    yield from run_in_order(partial(_evaluated, Shared(decisions)), targets, n_jobs=n_jobs)
 
 
-def _evaluated(
-    decisions: Shared[Decisions], outcomes: Sequence[OutcomeName], target: FloatArray
-) -> dict[OutcomeName, Result]:
-    return {outcome: _one(decisions.value, target, outcome) for outcome in outcomes}
+def _evaluated(decisions: Shared[Decisions], target: FloatArray) -> dict[OutcomeName, Result]:
+    return {"reward": _one(decisions.value, target, "reward"), "cost_usd": _one(decisions.value, target, "cost_usd")}
 
 
 def _one(decisions: Decisions, target: FloatArray, outcome: OutcomeName) -> Result:

@@ -84,7 +84,7 @@ def incumbents(calls: ShadowCalls) -> FloatArray:
     return chance
 
 
-def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 0.95) -> Gain | None:
+def gain(calls: ShadowCalls, outcome: OutcomeName = "reward") -> Gain | None:
     """Return the gain in rewards, or in USD where it is negative for savings; None where no call has this outcome.
 
     Parameters
@@ -93,8 +93,6 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 
         The calls.
     outcome : {"reward", "cost_usd"}, default "reward"
         The outcome.
-    level : float, default 0.95
-        Coverage of the intervals.
     """
     y: FloatArray = getattr(calls, outcome)
     known = ~np.isnan(y)
@@ -116,9 +114,9 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward", *, level: float = 
     q = running_mean_predictions(group, calls.ran, y, known, len(calls.models))
     ran = q[each, calls.ran]
     weight, base_weight = (np.where(known, one[each, calls.ran], 0.0) for one in (weight, base_weight))
-    base = doubly_robust(base_weight, y, ran, (base_shown * q).sum(axis=1), level, calls.unit)
+    base = doubly_robust(base_weight, y, ran, (base_shown * q).sum(axis=1), calls.unit)
     expected = ((shown - base_shown) * q).sum(axis=1)
-    identified = doubly_robust(weight - base_weight, y, ran, expected, level, calls.unit)
+    identified = doubly_robust(weight - base_weight, y, ran, expected, calls.unit)
     lost, base_lost, estimates = target - shown, baseline - base_shown, _estimates(calls, outcome)
     rest, base_rest = (_not_shown(one, estimates, outcome) for one in (lost - base_lost, base_lost))
     shares = dict(zip(calls.models, lost.mean(axis=0).tolist(), strict=True))

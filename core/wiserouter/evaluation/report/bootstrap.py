@@ -13,12 +13,11 @@ import numpy as np
 from wiserouter.types import FloatArray
 
 REPLICATES = 1_000
+LEVEL = 0.95
 
 
-def replicate_means(
-    by_seed: Sequence[FloatArray], rng: np.random.Generator, replicates: int = REPLICATES
-) -> FloatArray:
-    """Return the mean of every replicate, of shape (replicates, n_columns).
+def replicate_means(by_seed: Sequence[FloatArray], rng: np.random.Generator) -> FloatArray:
+    """Return the mean of every replicate, of shape (REPLICATES, n_columns).
 
     Parameters
     ----------
@@ -26,8 +25,6 @@ def replicate_means(
         One table per seed, all with the same columns: one figure per query.
     rng : numpy.random.Generator
         Draws the replicates.
-    replicates : int, default 1000
-        Number of replicates.
 
     Examples
     --------
@@ -35,22 +32,22 @@ def replicate_means(
     >>> means.shape, round(float(means.mean()), 2)
     ((1000, 1), 0.5)
     """
-    drawn = np.stack([_resampled(table, rng, replicates) for table in by_seed])  # seed, replicate, column
-    seeds = rng.integers(len(by_seed), size=(replicates, len(by_seed)))
-    rows = (np.arange(replicates)[:, np.newaxis] + np.arange(len(by_seed))) % replicates
+    drawn = np.stack([_resampled(table, rng) for table in by_seed])  # seed, replicate, column
+    seeds = rng.integers(len(by_seed), size=(REPLICATES, len(by_seed)))
+    rows = (np.arange(REPLICATES)[:, np.newaxis] + np.arange(len(by_seed))) % REPLICATES
     means: FloatArray = drawn[seeds, rows].mean(axis=1)  # a seed drawn twice is resampled twice
     return means
 
 
-def _resampled(table: FloatArray, rng: np.random.Generator, replicates: int) -> FloatArray:
+def _resampled(table: FloatArray, rng: np.random.Generator) -> FloatArray:
     n = len(table)
-    weights = rng.multinomial(n, np.full(n, 1.0 / n), size=replicates) / n
+    weights = rng.multinomial(n, np.full(n, 1.0 / n), size=REPLICATES) / n
     means: FloatArray = weights @ table
     return means
 
 
-def interval(means: FloatArray, share: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the central interval of each column, each of shape (n_columns,)."""
-    tail = (1.0 - share) / 2.0
+def interval(means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the central 95 % interval of each column, each of shape (n_columns,)."""
+    tail = (1.0 - LEVEL) / 2.0
     low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
     return low, high

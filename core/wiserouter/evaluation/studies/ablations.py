@@ -102,13 +102,13 @@ def k_means(n_contexts: int) -> Cluster:
     return lambda rows, seed: Contexts.fit(rows, min(n_contexts, len(rows)), seed=seed)
 
 
-def dbscan(radius: float, least: int = 5) -> Cluster:
+def dbscan(radius: float) -> Cluster:
     """Return DBSCAN: a context is the centre of a cluster, and one more the centre of all unclustered queries."""
 
     def clustered(rows: Embedding, seed: int) -> Contexts:  # noqa: ARG001
         from sklearn.cluster import DBSCAN
 
-        labels = DBSCAN(eps=radius, min_samples=least, metric="cosine").fit_predict(rows)
+        labels = DBSCAN(eps=radius, metric="cosine").fit_predict(rows)
         _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
         centres = np.stack([rows[inverse == i].mean(axis=0) for i in range(len(counts))])
         return Contexts(centres, counts / counts.sum())
