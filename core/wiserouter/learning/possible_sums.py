@@ -59,7 +59,7 @@ def possible_sums(
 
 
 def are_possible(sums: Mapping[str, float]) -> bool:
-    """Return True if the sums of one cell are certainly possible as they are: no more than `possible_sums` tells.
+    """Return True if the sums of one cell are certainly possible as they are, as `possible_sums` would leave them.
 
     Examples
     --------

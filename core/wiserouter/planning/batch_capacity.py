@@ -245,8 +245,8 @@ def _direct(program: _Program) -> _Optimum | None:
     row, model = np.nonzero(np.isfinite(program.cost))
     column, ones = np.arange(len(row)), np.ones(len(row))
     bounded = math.isfinite(program.budget)
-    dearest = float(program.cost[row, model].max(initial=0.0)) or 1.0
-    scale = program.budget / max(program.queries.sum(), 1.0) if bounded and program.budget > 0 else dearest
+    most_usd = float(program.cost[row, model].max(initial=0.0)) or 1.0
+    scale = program.budget / max(program.queries.sum(), 1.0) if bounded and program.budget > 0 else most_usd
     limits, at, values = program.capacity, model, ones
     if bounded:
         limits = np.append(limits, program.budget / scale)

@@ -46,10 +46,10 @@ def rising(cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool) -> Ris
     better = np.ones(len(models), dtype=bool)
     np.greater(most[1:], most[:-1], out=better[1:])
     models, usd, gain = models[better], usd[better], gain[better]
-    dearer = usd[1:] > usd[:-1]
-    if dearer.all():
+    costs_more = usd[1:] > usd[:-1]
+    if costs_more.all():
         return Rising(models, usd, gain)
-    last = np.append(dearer, True)  # of one cost the last yields most
+    last = np.append(costs_more, True)  # of one cost the last yields most
     return Rising(models[last], usd[last], gain[last])
 
 
@@ -83,7 +83,7 @@ def _slopes(usd: FloatArray, gain: FloatArray) -> FloatArray:
 def _without_bends(
     usd: list[float], gain: list[float], falling: list[float], bends: list[int]
 ) -> tuple[list[int], list[float]]:
-    """Return what `long_hull` does; points between two `bends`, where the slope does not fall, need no look."""
+    """Return the places and slopes of `long_hull`; points between two `bends`, where it does not fall, need no look."""
     at, last = bends[0], len(usd) - 1
     places, slopes = [*range(at + 1)], falling[:at]
     ends = iter([*bends[1:], last])

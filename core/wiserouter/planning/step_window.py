@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wiserouter.planning.envelope import ContextEnvelope
-from wiserouter.types import FloatArray
 
 _ONE_IN = 16
 """The steps near the price are one in so many of all; a rate that is not among them widens them."""
@@ -112,7 +110,9 @@ class StepWindow:
             after = max(after, int(np.searchsorted(in_order, in_order[rank], side="right")))
         self._to = max(self._to, float(in_order[after]) if after < len(order) else _INFINITE)
         first, last = np.searchsorted(in_order, [self._from, self._to])
-        self._take(order[first:last], falling, spend_usd, context)
+        kept = order[first:last]
+        self._falling, self._spend_usd = (array("d", row[kept].tobytes()) for row in (falling, spend_usd))
+        self._context = array("i", context[kept].tobytes())
         self._before_usd, self._total_usd = [self._steeper_usd(row) for row in rows], None
 
     def _within(self, row: ContextEnvelope) -> dict[float, float]:
@@ -139,13 +139,6 @@ class StepWindow:
         if first < len(self._falling) and self._falling[first] == falling and self._context[first] < context:
             return bisect_left(self._context, context, first, bisect_right(self._falling, falling, first))
         return first
-
-    def _take(
-        self, order: NDArray[np.signedinteger], falling: FloatArray, spend_usd: FloatArray, context: NDArray[np.intc]
-    ) -> None:
-        """Keep these steps in this order."""
-        self._falling, self._spend_usd = (array("d", row[order].tobytes()) for row in (falling, spend_usd))
-        self._context = array("i", context[order].tobytes())
 
     def _sum_up(self) -> Sequence[float]:
         """Add up the spend of the steps in their order."""
