@@ -28,11 +28,6 @@ class Sums(Protocol):
 class AllSums:
     """Several sums that count the same observations; a query without a context counts in none.
 
-    Parameters
-    ----------
-    each : sequence of Sums
-        The sums.
-
     Examples
     --------
     >>> from wiserouter.learning.estimates import Estimates

@@ -21,13 +21,6 @@ _FIELDS = ("n", "use", "square")
 class UseTotals:
     """Number, sum and sum of squares of the uses of each measure, per (model, context).
 
-    Parameters
-    ----------
-    n_contexts, n_models : int
-        The shape.
-    take : callable
-        Counts what others have added.
-
     Examples
     --------
     >>> totals = UseTotals(1, 2, print)

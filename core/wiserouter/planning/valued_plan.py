@@ -41,13 +41,6 @@ class _Step(NamedTuple):
 class ValuedPlan:
     """A plan, solved for requests of several values.
 
-    Parameters
-    ----------
-    plan : Plan
-        The program at the value 1.
-    tiers : sequence of Tier
-        The values and their shares.
-
     Examples
     --------
     >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
@@ -138,13 +131,7 @@ class ValuedRequest(NamedTuple):
 
 
 class ValuedPlans:
-    """The plans for one mix of values; solved again when the plan or the shares have changed.
-
-    Parameters
-    ----------
-    mix : ValueMix
-        The values of the requests so far.
-    """
+    """The plans for one mix of values; solved again when the plan or the shares have changed."""
 
     def __init__(self, mix: ValueMix) -> None:
         self.mix = mix

@@ -140,13 +140,6 @@ class ConversationCalls:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
 
         A query that is not served leaves the state as it is, so that the next call is decided as if it were the first.
-
-        Parameters
-        ----------
-        state : Conversation
-            The state that the decision was made from.
-        record : Record
-            The decision.
         """
         if record.model == SKIP:
             return True

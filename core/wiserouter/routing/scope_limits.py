@@ -44,11 +44,6 @@ class UsesOf(Protocol):
 class ScopeLimits:
     """The limits of one scope.
 
-    Parameters
-    ----------
-    terms : Limits
-        The limits.
-
     Attributes
     ----------
     meters : dict of Measure to LimitMeter

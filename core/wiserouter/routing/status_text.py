@@ -11,13 +11,7 @@ from wiserouter.pricing.amounts import usd, usd_per_1000
 
 
 def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the status of a scope as names and texts.
-
-    Parameters
-    ----------
-    status : mapping
-        As `Status.as_dict` returns it.
-    """
+    """Return the status of a scope, a dictionary of `Status.as_dict`, as names and texts."""
     rows = [("budget", _budget(status)), ("calls", _calls(status)), ("ahead", _requests(status))]
     if status["expected_reward"] is not None:
         rows.append(("plan", _plan(status)))

@@ -52,11 +52,6 @@ class BaRouter(Method):
 class VirtualQueue:
     """The virtual queue: the amount spent beyond the rate, never below 0.
 
-    Parameters
-    ----------
-    terms : Terms
-        The budget.
-
     Examples
     --------
     >>> queue = VirtualQueue(Terms(budget_usd=0.4, horizon=4))
@@ -81,13 +76,6 @@ class VirtualQueue:
 
 class GrowingNeighbours:
     """Means over the nearest queries that each model answered, in a dense history and online.
-
-    Parameters
-    ----------
-    history : NearestNeighbors
-        The dense history.
-    horizon : int
-        Largest number of queries to come.
 
     Examples
     --------

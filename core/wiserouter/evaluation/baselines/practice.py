@@ -19,15 +19,7 @@ def practise(server: Server, training: Training, rate_usd: float, rng: np.random
 
 
 class PracticeCalls:
-    """The calls on one query of the training half.
-
-    Parameters
-    ----------
-    training : Training
-        The training half, which bills them.
-    query : int
-        The row of the query.
-    """
+    """The calls on one query of the training half, by its row; the half bills them."""
 
     def __init__(self, training: Training, query: int) -> None:
         self._training, self._query = training, query

@@ -125,13 +125,7 @@ def _residuals(training: Training, estimates: Estimates, estimator: str) -> Quer
 
 
 class RouterServer(Server):
-    """A server that decides, charges and rewards through a router.
-
-    Parameters
-    ----------
-    router : WiseRouter
-        A router with a started budget.
-    """
+    """A server that decides, charges and rewards through a router with a started budget."""
 
     def __init__(self, router: WiseRouter) -> None:
         self._router = router

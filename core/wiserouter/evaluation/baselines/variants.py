@@ -76,17 +76,7 @@ def value_of(constant: str) -> float:
 
 
 class Variant(Method):
-    """A method with other values of constants.
-
-    Parameters
-    ----------
-    method : Method
-        The method.
-    name : str
-        The name of the variant.
-    values : dict of str to float
-        The values of the constants.
-    """
+    """A method with other values of constants."""
 
     def __init__(self, method: Method, name: str, values: Values) -> None:
         self.name, self.note, self.sees_truth = name, method.note, method.sees_truth

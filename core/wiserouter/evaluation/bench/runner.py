@@ -119,13 +119,7 @@ def tasks_of(keys: dict[str, tuple[str, int, float]], done: set[str]) -> list[Ta
 
 
 class BenchWorker:
-    """Runs tasks in one process, and keeps the split of each seed.
-
-    Parameters
-    ----------
-    bench : Bench
-        The bench that the tasks belong to.
-    """
+    """Runs tasks in one process, and keeps the split of each seed."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench

@@ -121,13 +121,6 @@ class ChatSession:
 def chat_workload(seed: int, n_chats: int) -> Workload:
     """Return a workload of chats.
 
-    Parameters
-    ----------
-    seed : int
-        Seeds all draws.
-    n_chats : int
-        Number of chats.
-
     Examples
     --------
     >>> workload = chat_workload(seed=0, n_chats=2)

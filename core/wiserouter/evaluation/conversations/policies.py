@@ -61,15 +61,7 @@ class ConversationPolicy(Protocol):
 
 
 class History:
-    """The sums that the routers of one seed start from.
-
-    Parameters
-    ----------
-    workload : Workload
-        Past conversations.
-    alone : list of list of ServedAlone
-        Their costs and scores with each model.
-    """
+    """The sums that the routers of one seed start from."""
 
     def __init__(self, workload: Workload, alone: list[list[ServedAlone]]) -> None:
         models = [Model(one.model, one.price) for one in workload.terms]

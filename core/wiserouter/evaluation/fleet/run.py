@@ -20,13 +20,6 @@ from wiserouter.evaluation.fleet.worker import FleetWorker
 def simulate_fleet(fleet: FleetTerms, rng: np.random.Generator) -> FleetOutcome:
     """Return the figures of a fleet over its horizon.
 
-    Parameters
-    ----------
-    fleet : FleetTerms
-        The fleet.
-    rng : numpy.random.Generator
-        Draws the arrivals.
-
     Examples
     --------
     >>> one = FleetTerms(workers=1, requests_per_s=100.0, horizon_s=5.0, call_s=0.0)

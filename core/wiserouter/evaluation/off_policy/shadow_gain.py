@@ -85,15 +85,7 @@ def incumbents(calls: ShadowCalls) -> FloatArray:
 
 
 def gain(calls: ShadowCalls, outcome: OutcomeName = "reward") -> Gain | None:
-    """Return the gain in rewards, or in USD where it is negative for savings; None where no call has this outcome.
-
-    Parameters
-    ----------
-    calls : ShadowCalls
-        The calls.
-    outcome : {"reward", "cost_usd"}, default "reward"
-        The outcome.
-    """
+    """Return the gain in rewards, or in USD where it is negative for savings; None where no call has this outcome."""
     y: FloatArray = getattr(calls, outcome)
     known = ~np.isnan(y)
     draws = _draws(calls.unit)

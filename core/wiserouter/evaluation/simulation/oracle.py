@@ -17,13 +17,7 @@ from wiserouter.types import FloatArray
 
 
 class Oracle:
-    """A policy that draws from the plan at the true means.
-
-    Parameters
-    ----------
-    plan : Plan
-        The linear program at the true means.
-    """
+    """A policy that draws from the plan at the true means."""
 
     name = "oracle"
 

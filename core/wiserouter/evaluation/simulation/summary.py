@@ -15,13 +15,7 @@ from wiserouter.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class MethodSummary:
-    """The scores of one method at one horizon.
-
-    Parameters
-    ----------
-    scores : sequence of RunScore
-        One per seed.
-    """
+    """The scores of one method at one horizon."""
 
     scores: Sequence[RunScore]
 
