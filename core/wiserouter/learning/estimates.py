@@ -15,27 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.fading import ALL_LEFT, Left
-from wiserouter.learning.possible_sums import are_possible, means_of, possible_sums
+from wiserouter.learning.possible_sums import TOTALS, are_possible, means_of, possible_sums
 from wiserouter.learning.shrinkage import shrunk_means, spreads
 from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray, IntArray
 from wiserouter.validation import check_count
 
-FIELDS = (
-    "calls",
-    "cost",
-    "cost_sq",
-    "labels",
-    "reward",
-    "reward_sq",
-    "scored",
-    "delay_s",
-    "invoked",
-    "met",
-    "metered",
-    "input_tokens",
-    "output_tokens",
-)
+FIELDS = tuple(name for count, totals in TOTALS.items() for name in (count, *totals))
 """Names of the counts and sums, each an array of shape (n_contexts, n_models)."""
 
 
