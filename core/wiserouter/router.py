@@ -6,7 +6,6 @@ score if and when the caller has one. Reading, deciding, storing and learning ne
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
     from wiserouter.fitting.log import RoutingLog
     from wiserouter.fitting.log.data_frames import DataFrame
-
-logger = logging.getLogger("wiserouter")
 
 
 class WiseRouter(RouterBatches, RouterLimits, RouterJudging):

@@ -7,7 +7,6 @@ so that no sum is lost (`wiserouter.learning.context_moves`).
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,6 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders.base import Encoder, RefittableEncoder
 from wiserouter.types import NO_CONTEXT, Embedding, FloatArray, IntArray
 from wiserouter.validation import check_count
-
-logger = logging.getLogger("wiserouter")
 
 PER_MODEL = 30
 """Fewest queries of a context, for each model of the pool: contexts of fewer differ by noise only. A worker must have

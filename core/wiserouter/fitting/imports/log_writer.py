@@ -24,7 +24,6 @@ PART_ROWS = 50_000
 _TEXTS = ("call_id", "prompt", "model", "conversation", "group")
 _NUMBERS = ("reward", "cost_usd", "latency_s", "started_s")
 _COUNTS = ("input_tokens", "output_tokens", "cached_tokens")
-COLUMNS = (*_TEXTS, *_NUMBERS, *_COUNTS)
 
 _MAX_TOKENS = 2.0**53
 """Most tokens of a call; larger numbers are no counts, and floats do not hold each of them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from wiserouter.errors import InvalidInput
-from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policies.epsilon_first import EpsilonFirst
 from wiserouter.planning.policies.offline import Offline
 from wiserouter.planning.policies.optimistic import Optimistic
@@ -21,7 +20,6 @@ __all__ = [
     "Policy",
     "Rule",
     "open_policy",
-    "ordering_is_certain",
 ]
 
 _POLICIES: dict[str, Any] = {policy.name: policy for policy in (Offline, EpsilonFirst, Optimistic)}
