@@ -10,7 +10,7 @@ from support.off_loop import store_at
 from support.providers import URL, cost_usd, deployment, failing
 from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.errors import StoreUnavailable
-from wiserouter_litellm import BudgetUncertain, UnknownCall, WiseRoutingStrategy, attach
+from wiserouter_litellm import BudgetRefused, BudgetUncertain, UnknownCall, WiseRoutingStrategy, attach
 
 RICH = Budget(10.0, 1_000)
 HARD = Budget(10.0, 1_000, limit="hard")
@@ -143,6 +143,15 @@ async def test_the_strategy_does_not_wait_on_the_event_loop_either(provider, set
     await settled(lambda: router.status().charged == 1)
     assert engine.seen == []
     await asyncio.to_thread(store.close)
+
+
+@pytest.mark.parametrize("near", [True, False])
+async def test_calls_that_nothing_bounds_are_checked_off_the_event_loop(provider, workers, near):
+    llms_, _, router, engine = await workers(near=near)
+    await asyncio.to_thread(router.spend, 10.0)
+    with pytest.raises(BudgetRefused, match="is used up"):
+        await llms_.aembedding(model="wise", input=["a"])
+    assert engine.seen == []
 
 
 async def test_a_client_that_leaves_while_the_store_is_waited_for_holds_nothing_back(provider, workers, settled):
