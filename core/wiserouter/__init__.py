@@ -7,33 +7,33 @@ total quality, keeps to the budget, and keeps learning from real costs and feedb
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from wiserouter.budgets.budget import Budget
-from wiserouter.budgets.limits import Limit, Limits
-from wiserouter.conversations.settings import Conversations
-from wiserouter.learning.drift import Watch
-from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.reclustering import Growing
-from wiserouter.planning.plan import Plan
-from wiserouter.planning.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
-from wiserouter.pricing.pool import Model
-from wiserouter.pricing.prices import Price, Usage
-from wiserouter.pricing.use_rates import UseRate
-from wiserouter.prompts.contexts import Contexts
-from wiserouter.prompts.encoders import open_encoder
-from wiserouter.router import WiseRouter
-from wiserouter.routing.label_budget import LabelBudget
-from wiserouter.routing.shadow import Shadow
-from wiserouter.routing.signals import Answer
-from wiserouter.routing.status import Status, WindowStatus
-from wiserouter.stores import MemoryStore, open_store
-from wiserouter.types import NO_CONTEXT, Decision
-
 if TYPE_CHECKING:
+    from wiserouter.budgets.budget import Budget
+    from wiserouter.budgets.limits import Limit, Limits
+    from wiserouter.conversations.settings import Conversations
     from wiserouter.fitting.log import RoutingLog
+    from wiserouter.learning.drift import Watch
+    from wiserouter.learning.estimates import Estimates
+    from wiserouter.learning.reclustering import Growing
+    from wiserouter.planning.plan import Plan
+    from wiserouter.planning.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
+    from wiserouter.pricing.pool import Model
+    from wiserouter.pricing.prices import Price, Usage
     from wiserouter.pricing.prior_scores import PriorScores
+    from wiserouter.pricing.use_rates import UseRate
+    from wiserouter.prompts.contexts import Contexts
+    from wiserouter.prompts.encoders import open_encoder
+    from wiserouter.router import WiseRouter
     from wiserouter.routing.explanation import Explanation
+    from wiserouter.routing.label_budget import LabelBudget
+    from wiserouter.routing.shadow import Shadow
+    from wiserouter.routing.signals import Answer
+    from wiserouter.routing.status import Status, WindowStatus
+    from wiserouter.stores import MemoryStore, open_store
+    from wiserouter.types import NO_CONTEXT, Decision
 
 __version__ = "0.1.0"
 
@@ -73,16 +73,52 @@ __all__ = [
 ]
 
 
-_LATE = {
+_HOMES = {
+    "Answer": "wiserouter.routing.signals",
+    "Budget": "wiserouter.budgets.budget",
+    "Contexts": "wiserouter.prompts.contexts",
+    "Conversations": "wiserouter.conversations.settings",
+    "Decision": "wiserouter.types",
+    "EpsilonFirst": "wiserouter.planning.policies",
+    "Estimates": "wiserouter.learning.estimates",
     "Explanation": "wiserouter.routing.explanation",
+    "ExploreShare": "wiserouter.planning.policies",
+    "Growing": "wiserouter.learning.reclustering",
+    "LabelBudget": "wiserouter.routing.label_budget",
+    "Limit": "wiserouter.budgets.limits",
+    "Limits": "wiserouter.budgets.limits",
+    "MemoryStore": "wiserouter.stores",
+    "Model": "wiserouter.pricing.pool",
+    "NO_CONTEXT": "wiserouter.types",
+    "Offline": "wiserouter.planning.policies",
+    "Optimistic": "wiserouter.planning.policies",
+    "Plan": "wiserouter.planning.plan",
+    "Price": "wiserouter.pricing.prices",
     "PriorScores": "wiserouter.pricing.prior_scores",
     "RoutingLog": "wiserouter.fitting.log",
+    "Shadow": "wiserouter.routing.shadow",
+    "Status": "wiserouter.routing.status",
+    "Usage": "wiserouter.pricing.prices",
+    "UseRate": "wiserouter.pricing.use_rates",
+    "Watch": "wiserouter.learning.drift",
+    "WindowStatus": "wiserouter.routing.status",
+    "WiseRouter": "wiserouter.router",
+    "open_encoder": "wiserouter.prompts.encoders",
+    "open_store": "wiserouter.stores",
 }
+"""The module of each public name, which is loaded when the name is first used: a command must begin before numpy is
+loaded, to catch a Ctrl-C meanwhile."""
 
 
 def __getattr__(name: str) -> object:
-    """Load a name that serving does not need, when it is first used."""
-    if name not in _LATE:
+    """Load a public name, or a module such as `wiserouter.errors`, when it is first used."""
+    if name in _HOMES:
+        globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return globals()[name]
+    if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(import_module(_LATE[name]), name)
-    return globals()[name]
+    return import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -31,7 +31,8 @@ def test_import_is_light():
         "langchain_core",
         "onnxruntime",
     }
-    assert not modules_after("import wiserouter") & heavy
+    assert not modules_after("from wiserouter import WiseRouter") & heavy
+    assert not modules_after("import wiserouter") & {"numpy"}
 
 
 def test_deciding_by_embedding_needs_numpy_alone():
@@ -46,6 +47,22 @@ def test_every_public_name_is_there():
     for name in wiserouter.__all__:
         assert hasattr(wiserouter, name), name
     assert len(set(wiserouter.__all__)) == len(wiserouter.__all__)
+
+
+def test_names_and_modules_are_loaded_when_they_are_used():
+    used = "import wiserouter as w; w.errors.BudgetExhausted; w.Price(1e-7, 4e-7)"
+    assert "wiserouter.router" not in modules_after(used)
+    assert set(wiserouter.__all__) <= set(dir(wiserouter))
+    with pytest.raises(AttributeError, match="module 'wiserouter' has no attribute 'WiseRooter'"):
+        wiserouter.WiseRooter  # noqa: B018
+
+
+@pytest.mark.parametrize("loaded", ["numpy", "typer"])
+def test_ctrl_c_while_a_command_is_loaded_prints_no_traceback(tmp_path, loaded):
+    (tmp_path / f"{loaded}.py").write_text("raise KeyboardInterrupt\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from wiserouter.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "Aborted.\n")
 
 
 @pytest.mark.parametrize(
