@@ -211,8 +211,9 @@ class Growing:
 
     def move(self, estimates: Estimates, fitted: FittedContexts, present: Encoder | None) -> Moved:
         """Return estimates for new contexts that hold all observations of the old ones, and go on with these."""
-        moves = [*self._moves, self.spread_to(fitted, present, estimates.shape[0])]
-        return self.take_over(estimates, fitted, moves, present)
+        fitted = fitted._replace(placed=self._placements(fitted, present))  # late queries, once for both steps
+        spread = self.spread_to(fitted, present, estimates.shape[0])
+        return self.take_over(estimates, fitted, [*self._moves, spread], present)
 
     def spread_to(self, fitted: FittedContexts, present: Encoder | None, n_present: int) -> FloatArray:
         """Return the share of each of the `n_present` contexts in each new one, by the kept queries."""

@@ -91,6 +91,17 @@ def test_kept_queries_move_exactly_to_where_their_embedding_falls():
     assert np.allclose(router.estimates.labels, expected.calls)
 
 
+def test_queries_that_came_while_contexts_were_fitted_are_placed_once(monkeypatch):
+    growing, rng = Growing(4, background=False), np.random.default_rng(6)
+    n_placed, assign_many = [], Contexts.assign_many
+    for i in range(40):
+        growing.add(str(i), query(rng)[1].astype(np.float32), 0, 0)
+    fitted = growing.fit(4, None)._replace(placed={})
+    monkeypatch.setattr(Contexts, "assign_many", lambda own, rows: n_placed.append(len(rows)) or assign_many(own, rows))
+    growing.move(Estimates(1, 2), fitted, None)
+    assert n_placed == [40]
+
+
 def test_calls_in_flight_and_late_rewards_find_their_new_context():
     router, rng = growing_router(keep=60), np.random.default_rng(3)
     early = [router.decide(embedding=query(rng, 1)[1]) for _ in range(10)]
