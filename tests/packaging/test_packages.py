@@ -35,6 +35,10 @@ def test_import_is_light():
     assert not modules_after("import wiserouter") & {"numpy"}
 
 
+def test_the_commands_load_what_they_all_need():
+    assert not modules_after("import wiserouter.cli.commands") & {"sklearn", "scipy", "polars", "matplotlib", "joblib"}
+
+
 def test_deciding_by_embedding_needs_numpy_alone():
     serve = (
         "import wiserouter as w; r = w.WiseRouter([w.Model('a'), w.Model('b')], seed=0); r.start(w.Budget(1.0, 5)); "

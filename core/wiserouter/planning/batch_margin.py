@@ -25,7 +25,6 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import fdtri
 
 from wiserouter.errors import InvalidInput
 from wiserouter.types import FloatArray, IntArray
@@ -95,6 +94,8 @@ class CostErrors:
 
     def margin_usd(self, model: IntArray, total_usd: float) -> float:
         """Return the margin if the queries take these models, which cost `total_usd` in all by the estimates."""
+        from scipy.special import fdtri  # most commands need no scipy, which takes as long to load as all else
+
         cells = self.group * self._mean_sq.shape[1] + model
         count = np.bincount(cells, minlength=self._mean_sq.size).reshape(self._mean_sq.shape)
         of_means = float((count**2 * self._mean_sq).sum() + ((count * self._shared).sum(axis=0) ** 2).sum())

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from wiserouter.types import FloatArray, IntArray
 
@@ -131,6 +130,8 @@ def _of_units(deviations: FloatArray, unit: IntArray) -> FloatArray:
 
 
 def _around(mean: float, deviations: FloatArray, se: float) -> Estimate:
+    from scipy.special import stdtrit  # most commands need no scipy, which takes as long to load as all else
+
     n, widest = len(deviations), float(np.abs(deviations).max())
     if widest == 0.0:
         return Estimate(mean, mean, mean, se)

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from wiserouter.evaluation.off_policy.estimators import LEVEL, Estimate, ips
 from wiserouter.evaluation.off_policy.observed_calls import ObservedCall
 from wiserouter.evaluation.off_policy.would_be_verdicts import WouldBeVerdict
 from wiserouter.types import FloatArray
 
-_Z = float(ndtri(0.5 + LEVEL / 2.0))  # of a normal interval
+_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)  # of a normal interval
 
 
 class JudgedGain(NamedTuple):
