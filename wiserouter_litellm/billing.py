@@ -57,8 +57,10 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
         return Bill(reported, None, info.model)
     if unknown:
         usage = _estimate(kwargs, response)
+    if reported > 0 and not _has_own_prices(kwargs, info):
+        return Bill(reported, usage, info.model)
     own_usd = _own_usd(kwargs, response, info, usage)
-    if reported == 0 or (_has_own_prices(kwargs, info) and (own_usd > reported or drops_tier(kwargs))):
+    if reported == 0 or own_usd > reported or drops_tier(kwargs):
         return Bill(own_usd, usage, info.model, estimated=unknown)
     return Bill(reported, usage, info.model)
 

@@ -14,6 +14,7 @@ from wiserouter_litellm.attempts import OpenAttempt
 from wiserouter_litellm.billing import read_answer
 from wiserouter_litellm.cached_answers import is_replay
 from wiserouter_litellm.events import info_of
+from wiserouter_litellm.json_objects import fields_of
 from wiserouter_litellm.surcharges import provider_of
 
 
@@ -34,9 +35,9 @@ def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], respon
     info = info_of(attempt.group, request_data["model_info"])
     if info is None or getattr(response, "usage", None) is None or is_replay(request_data):
         return None
-    hidden = getattr(response, "_hidden_params", None)
-    reported = hidden.get("response_cost") if isinstance(hidden, Mapping) else None
-    event = {**request_data, "custom_llm_provider": provider_of(request_data), "response_cost": reported}
+    hidden = fields_of(getattr(response, "_hidden_params", None))
+    provider = hidden.get("custom_llm_provider") or provider_of(request_data)
+    event = {**request_data, "custom_llm_provider": provider, "response_cost": hidden.get("response_cost")}
     try:
         bill, _ = read_answer(event, response, info, hard=True)
     except ValueError:

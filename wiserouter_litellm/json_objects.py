@@ -26,6 +26,8 @@ def field_of(value: object, name: str) -> Any:
     >>> field_of({"id": "a"}, "id"), field_of("text", "id")
     ('a', None)
     """
+    if value is None:
+        return None
     if isinstance(value, dict):
         return value.get(name)
     extra = getattr(value, "__pydantic_extra__", _NOT_PYDANTIC)

@@ -51,7 +51,9 @@ def margin_of_provider(provider: str | None) -> Margin:
 
 def discount_of(provider: str | None, model: str | None) -> float:
     """Return the discount that LiteLLM is set to for a model, else that for its provider (`cost_discount_config`)."""
-    config = litellm.cost_discount_config or {}
+    config = litellm.cost_discount_config
+    if not config:  # as almost always
+        return 0.0
     resolve = getattr(cost_calculator, "resolve_cost_discount", None)  # LiteLLM 1.106 has none for models
     stated = config.get(str(provider)) if resolve is None else resolve(config, provider, model)
     return float(stated or 0.0)

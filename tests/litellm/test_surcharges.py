@@ -10,7 +10,7 @@ from support.providers import URL, chat, cost_usd, deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.price_map import rate_card_of
-from wiserouter_litellm.surcharges import margin_of_provider
+from wiserouter_litellm.surcharges import discount_of, margin_of_provider
 
 EU = "https://eu.api.openai.com/v1"
 
@@ -85,3 +85,8 @@ async def test_a_margin_is_reserved_and_charged(provider, settled, monkeypatch, 
     assert charged_usd == pytest.approx(margin_of_provider("openai").added_to(cost_usd("small", (4, 50))))
     assert held_usd[0] >= charged_usd
     assert group.faults["understated_costs"] == 0
+
+
+def test_no_discount_is_looked_for_where_none_is_set(monkeypatch):
+    monkeypatch.setattr("litellm.cost_calculator.resolve_cost_discount", None, raising=False)
+    assert discount_of("openai", "gpt-5.4") == 0.0
