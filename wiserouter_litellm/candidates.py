@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wiserouter.errors import BudgetExhausted
-from wiserouter.integration import CallRequest, count_tokens
+from wiserouter.integration import SHORT_TEXT_CHARS, CallRequest, count_tokens
 from wiserouter_litellm.arm_candidates import arm_note
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.errors import too_long, unbounded
@@ -104,6 +104,12 @@ def bounds_of(
     if min([worst_usd[name] for name in models]) == float("inf"):
         raise unbounded(group, models, {one.info.defaults.unbounded for one in candidates})
     return Bounds(models, length, worst_usd)
+
+
+def is_slow_to_read(request: CallRequest, candidates: Candidates, *, exact: bool) -> bool:
+    """Return True if counting the tokens of a request takes too long for an event loop."""
+    is_long = len(request.counted) >= SHORT_TEXT_CHARS
+    return is_long and is_worth_counting(request.input_bound_tokens, candidates, exact=exact)
 
 
 def is_worth_counting(bound: int, candidates: Candidates, *, exact: bool) -> bool:

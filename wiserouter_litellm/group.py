@@ -15,7 +15,6 @@ from wiserouter import NO_CONTEXT, Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision
 from wiserouter.integration import (
     MAX_WAIT_S,
-    SHORT_TEXT_CHARS,
     AdmissionQueue,
     Bill,
     ContextAssignment,
@@ -31,7 +30,7 @@ from wiserouter.integration import (
 )
 from wiserouter_litellm.arm_candidates import one_arm_each
 from wiserouter_litellm.attempts import Mark, is_covered
-from wiserouter_litellm.candidates import Bounds, bounds_of, is_worth_counting, note_fitting_output, ranked
+from wiserouter_litellm.candidates import Bounds, bounds_of, is_slow_to_read, note_fitting_output, ranked
 from wiserouter_litellm.continuations import makers
 from wiserouter_litellm.deployment_source import follow_figures
 from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
@@ -276,12 +275,11 @@ class Group:
         return True
 
     def _is_slow_to_read(self, routing: RoutingRequest) -> bool:
-        n_chars, conversation = len(routing.request.counted), routing.conversation
-        if n_chars < SHORT_TEXT_CHARS:
-            return False
-        if n_chars >= LONG_HISTORY_CHARS and conversation is not None and conversation.reads_history:
+        request, conversation = routing.request, routing.conversation
+        reads_history = conversation is not None and conversation.reads_history
+        if reads_history and len(request.counted) >= LONG_HISTORY_CHARS:
             return True
-        return is_worth_counting(routing.request.input_bound_tokens, routing.candidates, exact=self.hard)
+        return is_slow_to_read(request, routing.candidates, exact=self.hard)
 
     async def aplaced(self, routing: RoutingRequest) -> ContextAssignment:
         """Return the context of a request's question, if anything is routed by it."""

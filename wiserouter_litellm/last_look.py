@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Protocol, TypeVar, cast
 
 import litellm
@@ -18,8 +18,9 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from wiserouter import Decision
 from wiserouter.errors import BudgetError, StoreError
+from wiserouter.integration import CallRequest
 from wiserouter_litellm.attempts import OpenAttempt
-from wiserouter_litellm.candidates import bounds_of
+from wiserouter_litellm.candidates import bounds_of, is_slow_to_read
 from wiserouter_litellm.deployments import Candidate, DeploymentInfo
 from wiserouter_litellm.direct_calls import direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
@@ -113,10 +114,12 @@ def follows(first: CustomLogger) -> bool:
     return any(isinstance(one, LastLook) and one.first is first for one in litellm.callbacks)
 
 
-def decided_on_change(
+def look_at(
     attempt: OpenAttempt, info: DeploymentInfo | None, kwargs: Mapping[str, Any], call_type: Any
-) -> Decision | None:
-    """Return another decision for a call that has become more expensive than its reservation; None where it has not.
+) -> tuple[Callable[[], Decision | None], bool]:
+    """Return the step that decides on a call again if it costs more than its reservation, and True if that takes long.
+
+    The step returns None where the reservation bears the call.
 
     Parameters
     ----------
@@ -131,8 +134,8 @@ def decided_on_change(
 
     Raises
     ------
-    BudgetRefused, BudgetUncertain, litellm.BadRequestError
-        If the budget does not bear it, nothing bounds it any more, or another model would answer.
+    litellm.BadRequestError
+        If nothing bounds it any more, or another model would answer.
     """
     group, model = attempt.group, kwargs.get("model")
     if info is None:
@@ -158,11 +161,23 @@ def decided_on_change(
     defaults = info.defaults._replace(answers=answers, input_tokens=added, alternates=alternates)
     info = info._replace(defaults=defaults)
     candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
+    return partial(_decided_on_change, attempt, request, candidate), is_slow_to_read(request, [candidate], exact=True)
+
+
+def _decided_on_change(attempt: OpenAttempt, request: CallRequest, candidate: Candidate) -> Decision | None:
+    """Return another decision for a call that has become more expensive than its reservation; None where it has not.
+
+    Raises
+    ------
+    BudgetRefused, BudgetUncertain, litellm.BadRequestError
+        If the budget does not bear it, or nothing bounds it any more.
+    """
+    group, model = attempt.group, candidate.info.model
     bounds = bounds_of(group.name, request, [candidate], group.cap_output_tokens, exact=True, hard=True)
-    worst_usd = (bounds.worst_usd or {}).get(info.model, math.inf)
+    worst_usd = (bounds.worst_usd or {}).get(model, math.inf)
     if worst_usd <= attempt.decision.reserved_usd * (1.0 + 1e-9):
         return None
-    return decided_again(group, attempt.decision, info.model, {info.model: worst_usd})
+    return decided_again(group, attempt.decision, model, {model: worst_usd})
 
 
 def refuse_added(group: str, surface: str, kwargs: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.judge import offer_answer
-from wiserouter_litellm.last_look import decided_again, decided_on_change, follows
+from wiserouter_litellm.last_look import decided_again, follows, look_at
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
@@ -176,8 +176,8 @@ class Recorder(CustomLogger):
             return
         attempt.sent = False  # LiteLLM shows a call that it has translated again: it is released if it is refused now
         if attempt.worst_usd is not None:
-            look = partial(decided_on_change, attempt, info_of(attempt.group, info), kwargs, call_type)
-            if (decision := await _off_the_loop(attempt.group, look)) is not None:
+            look, takes_long = look_at(attempt, info_of(attempt.group, info), kwargs, call_type)
+            if (decision := await _off_the_loop(attempt.group, look, takes_long=takes_long)) is not None:
                 self._replace(attempt, decision, info, kwargs)
         attempt.sent = True
 

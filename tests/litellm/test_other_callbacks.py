@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import threading
 
 import litellm
 import pytest
@@ -13,7 +14,7 @@ from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import deployment
 from wiserouter import Budget
-from wiserouter_litellm import BudgetRefused, attach, attempts, detach
+from wiserouter_litellm import BudgetRefused, attach, attempts, detach, last_look
 from wiserouter_litellm.last_look import LastLook
 
 SURFACES = {
@@ -260,6 +261,18 @@ async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surfac
     await settled(lambda: router.status().charged == 1)
     assert len(stub.calls) == 1
     assert router.status().released == (surface == "messages")  # a translated call is bounded as it is then
+
+
+async def test_the_tokens_of_a_long_call_are_counted_again_off_the_event_loop(stub, settled, monkeypatch):
+    threads, bounds_of = [], last_look.bounds_of
+    monkeypatch.setattr(
+        last_look, "bounds_of", lambda *args, **kw: threads.append(threading.current_thread()) or bounds_of(*args, **kw)
+    )
+    llm, router = attached(stub, lambda kwargs: kwargs)
+    for text in ("hello there", "word " * 2_000):  # the bytes of the long one exceed the context window
+        await llm.acompletion(model="wise", messages=[{"role": "user", "content": text}], max_tokens=20)
+    await settled(lambda: router.status().charged == 2)
+    assert [one is threading.main_thread() for one in threads] == [True, False]
 
 
 @pytest.mark.parametrize("surface", SURFACES)
