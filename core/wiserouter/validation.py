@@ -99,8 +99,11 @@ def check_kind(name: str, value: object, kind: type, example: str) -> None:
 
 
 def seeded(seed: int | None) -> np.random.Generator:
-    """Return a generator of random numbers; raise `InvalidInput` if the seed is no whole number of at least 0."""
-    return np.random.default_rng(None if seed is None else check_count("seed", seed))
+    """Return NumPy's generator of a seed; raise `InvalidInput` if the seed is no whole number of at least 0."""
+    try:
+        return np.random.default_rng(seed)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}", value=seed) from error
 
 
 def check_mapping(name: str, value: object) -> None:

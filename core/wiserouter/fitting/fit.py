@@ -37,7 +37,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.prompts.encoders.base import EncodesItsSample
 from wiserouter.types import FloatArray
-from wiserouter.validation import check_count
+from wiserouter.validation import check_count, seeded
 
 logger = logging.getLogger("wiserouter")
 
@@ -114,7 +114,7 @@ def fit_parts(
     """
     check_models(models or ())
     check_count("n_contexts", n_contexts, least=1)
-    check_count("seed", seed)
+    rng = seeded(seed)
     known = {model.name: model for model in models or ()}
     log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
     check_trainable(log.columns(), log.path)
@@ -127,7 +127,7 @@ def fit_parts(
         if contexts is not None:
             raise InvalidInput("encoder='auto' chooses an encoder, and contexts have one: pass encoder=router.encoder")
         (progress or _silent)("comparing encoders", 0)
-        calls = sample_calls(log, np.random.default_rng(seed))
+        calls = sample_calls(log, rng)
         encoders = compare_encoders(calls, n_contexts, rate_usd=rate_usd, seed=seed)
         encoder = chosen_encoder(encoders)
     prices = [model.price for model in pool]
