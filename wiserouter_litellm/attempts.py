@@ -105,9 +105,13 @@ class OpenAttempt:
         self.unshown = {name: complete[name] for name in ("max_tokens", "system") if name in complete}
         return complete
 
-    def has_log_of(self, kwargs: Mapping[str, Any]) -> bool:
-        """Return True unless these are the arguments of another call, such as one that a callback makes meanwhile."""
-        return self.log is None or self.log() is kwargs.get("litellm_logging_obj")
+    def is_called_with(self, kwargs: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
+        """Return True if these are its arguments, or have lost its mark and have its log.
+
+        Those of a call that a callback makes meanwhile may have the same metadata, but another log.
+        """
+        has_log = self.log is not None and self.log() is kwargs.get("litellm_logging_obj")
+        return info is kwargs.get("model_info") or has_log
 
     @property
     def was_sent(self) -> bool:

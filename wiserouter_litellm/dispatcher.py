@@ -87,7 +87,7 @@ class Dispatcher(CustomLogger):
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
     ) -> None:
         """Report a failed attempt."""
-        if recorder := self._of(request_data.get("model_info")):
+        if recorder := self._of(about_to_be_sent(request_data)):
             await recorder.async_post_call_failure_deployment_hook(request_data, exception, call_type, fallback_depth)
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:

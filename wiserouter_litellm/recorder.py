@@ -86,8 +86,9 @@ class Recorder(CustomLogger):
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
     ) -> None:
         """Settle a failed attempt by its own error; LiteLLM awaits this before it tries again."""
-        if marked := self.decision_of(request_data.get("model_info")):
-            await self._aend(marked.decision_id, exception)
+        attempt = self._attempt_of(info := about_to_be_sent(request_data))
+        if attempt is not None and attempt.is_called_with(request_data, info):
+            await self._aend(attempt.decision.id, exception)
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
@@ -170,9 +171,8 @@ class Recorder(CustomLogger):
         BudgetRefused, BudgetUncertain, litellm.BadRequestError
             If a hard budget does not bear the call as it has become.
         """
-        info = about_to_be_sent(kwargs)
-        attempt = self._attempt_of(info)
-        if attempt is None or not (info is kwargs.get("model_info") or attempt.has_log_of(kwargs)):
+        attempt = self._attempt_of(info := about_to_be_sent(kwargs))
+        if attempt is None or not (attempt.log is None or attempt.is_called_with(kwargs, info)):
             return
         attempt.sent = False  # LiteLLM shows a call that it has translated again: it is released if it is refused now
         if attempt.worst_usd is not None:
