@@ -14,9 +14,10 @@ WISE = {"budget_usd": 5.0, "requests": 100}
 CONFIG = {"model_list": [deployment("small"), deployment("large"), deployment("gpt-4.1")]}
 
 
-def scores_with(priors):
-    """Return the score and its weight of each model of a group with this setting."""
-    account = settings_of({"groups": {"wise": {**WISE, "priors": priors}}}).accounts["wise"]
+def scores_with(priors=None):
+    """Return the score and its weight of each model of a group with this setting, or without it."""
+    block = WISE if priors is None else {**WISE, "priors": priors}
+    account = settings_of({"groups": {"wise": block}}).accounts["wise"]
     groups = _groups_of("wise", account, {"wise": account}, CONFIG)
     pool = groups["wise"].router.pool
     return {model.name.removeprefix("openai/"): (model.score, model.score_weight) for model in pool.models}
@@ -32,7 +33,7 @@ def test_scores_by_model_a_file_and_published_scores(tmp_path):
     (tmp_path / "own.csv").write_text("model,score,standard_error\nlarge,0.5,0.25\n")
     assert scores_with(str(tmp_path / "own.csv")) == {"small": unlisted, "large": (0.5, 4.0), "gpt-4.1": unlisted}
     assert scores_with("code") == {"small": unlisted, "large": unlisted, "gpt-4.1": (0.524, 20.0)}
-    assert scores_with(None) == dict.fromkeys(("small", "large", "gpt-4.1"), unlisted)
+    assert scores_with() == dict.fromkeys(("small", "large", "gpt-4.1"), unlisted)
 
 
 @pytest.mark.parametrize(

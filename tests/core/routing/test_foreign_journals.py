@@ -78,7 +78,7 @@ def test_the_decision_asked_for_may_be_damaged(journal):
     with pytest.raises(InvalidInput, match="is unknown, and 1 lines are damaged or cut"):
         find_explanation(JournalReader(journal), "last")
     rewrite(journal, events[1:])
-    with pytest.raises(UnknownDecision, match="'last'"):
+    with pytest.raises(InvalidInput, match="must hold decisions, got none"):
         find_explanation(JournalReader(journal), "last")
 
 
