@@ -9,9 +9,11 @@ of their means and `s` the standard deviation of single observations, a model ha
 .. math:: \Bigl|\sum_j h_j d_j\Bigr| > z\, s \sqrt{\sum_j h_j}, \qquad h_j = \frac{n_j n_j'}{n_j + n_j'},
 
 the stratified two-sample z-test; each pair is tested in the same way, and frequencies by the chi-square test of
-homogeneity. All tests of a bucket share one rate of false alarms (Bonferroni). Where a test rejects, the old
-observations of that model (or pair, or of the frequencies) count for half as much as the new ones from then on, and a
-new bucket starts: the confidence in what changed becomes wide, and all else is kept.
+homogeneity. Where nearly all rewards are equal, sums of a few are skewed: to the bound of a test of rewards the second
+term of Cornish and Fisher (1938), :math:`s \gamma (z^2 - 1) / 6`, is added, with the skewness :math:`\gamma` of rewards
+of 0 and 1 that have this mean. All tests of a bucket share one rate of false alarms (Bonferroni). Where a test rejects,
+the old observations of that model (or pair, or of the frequencies) count for half as much as the new ones from then on,
+and a new bucket starts: the confidence in what changed becomes wide, and all else is kept.
 """
 
 from __future__ import annotations
@@ -188,7 +190,7 @@ class Watch:
         times = 1 + max(ceil(log2(self.bucket_requests / FEWEST)), 0)  # of the rewards of one bucket
         tests = (times + 1) * n_models * (n_contexts + 1) + 1
         z = NormalDist().inv_cdf(1.0 - self.false_alarms / (2.0 * tests))
-        rewards = _changed(seen, bucket, _REWARDS, z)
+        rewards = _changed(seen, bucket, _REWARDS, z, skew=(z * z - 1.0) / 6.0)
         if not full:
             return Changes(rewards, np.zeros_like(rewards), False)
         return Changes(rewards, _changed(seen, bucket, _COSTS, z), _frequencies_changed(seen.met, bucket.met, z))
@@ -209,8 +211,13 @@ def _no_changes(seen: Estimates) -> Changes:
     return Changes(none, none, False)
 
 
-def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: float) -> NDArray[np.bool_]:
-    """Return the pairs whose mean differs between the bucket and the time before it: z-tests of pair and model."""
+def _changed(
+    seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: float, skew: float = 0.0
+) -> NDArray[np.bool_]:
+    """Return the pairs whose mean differs between the bucket and the time before it: z-tests of pair and model.
+
+    `skew`, times the skewness and the deviation of single observations, is added to the bound of each test.
+    """
     count, total, square = (getattr(seen, field) for field in fields)
     n, new = (getattr(bucket, field) for field in fields[:2])
     former, old = np.maximum(count - n, 0.0), total - new
@@ -220,10 +227,19 @@ def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: flo
     rounding = ROUNDING * np.abs(total) / np.maximum(count, 1.0)  # of equal costs
     shift = np.where(np.abs(difference) > rounding, harmonic * difference, 0.0)
     judged = n.sum(axis=0) >= FEWEST
-    model = judged & (np.abs(shift.sum(axis=0)) > z * np.sqrt(within * harmonic.sum(axis=0)))
-    pair = (n >= FEWEST) & (np.abs(shift) > z * np.sqrt(within * harmonic))
+    lean, lean_of_model = _lean(count, total, within), _lean(count.sum(axis=0), total.sum(axis=0), within)
+    model = judged & (np.abs(shift.sum(axis=0)) > z * np.sqrt(within * harmonic.sum(axis=0)) + skew * lean_of_model)
+    pair = (n >= FEWEST) & (np.abs(shift) > z * np.sqrt(within * harmonic) + skew * lean)
     changed: NDArray[np.bool_] = pair | model
     return changed
+
+
+def _lean(count: FloatArray, total: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the skewness of observations of 0 and 1 with these means, times the standard deviation of these ones."""
+    mean = total / np.maximum(count, 1.0)
+    most = np.maximum(mean * (1.0 - mean), np.maximum(variance, 1e-12))
+    lean: FloatArray = np.abs(1.0 - 2.0 * mean) * np.sqrt(variance / most)
+    return lean
 
 
 def _frequencies_changed(met: FloatArray, new: FloatArray, z: float) -> bool:

@@ -159,6 +159,17 @@ def test_rare_dear_calls_do_not_end_a_bucket_early():
         assert changes is None or not changes.rewards.any()
 
 
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_rare_failure_of_a_model_that_hardly_fails_is_no_change(failures):
+    estimates, watch = watched()
+    for n in range(520):
+        for seen in (estimates, watch.bucket):
+            seen.add_invoked(0, 0)
+            seen.add_reward(0, 0, float(n < 500 or n >= 500 + failures))
+        changes = watch.check_drift(0.0)
+        assert changes is None or not changes.rewards.any()
+
+
 def test_an_hour_of_few_requests_does_not_put_off_a_test():
     _, watch = watched(half_life_s=86_400.0)
     for n in range(20):
