@@ -46,7 +46,7 @@ def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
 
 def _acquire() -> None:
     _held.locks = []
-    for known, closed in reversed(list(_known.items())):
+    for known, closed in reversed(_known.copy().items()):  # a list of items could be interrupted by a lock that ends
         lock, closable = known(), None if closed is None else closed()
         if lock is not None:
             lock.acquire()

@@ -1,3 +1,4 @@
+import gc
 import os
 import threading
 import time
@@ -41,3 +42,21 @@ def test_threads_that_fork_at_the_same_time_release_the_locks_that_they_hold_and
     assert all(each.acquire(blocking=False) for each in (busy, lock, later))
     for each in (busy, lock, later):
         each.release()
+
+
+def test_locks_that_end_while_a_fork_lists_them_leave_the_others_acquired():
+    kept = [held_at_fork(threading.RLock()) for _ in range(1_000)]
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            cycle = [held_at_fork(threading.RLock())]
+            cycle.append(cycle)
+        gc.set_threshold(gc.get_count()[0] + 200)  # collected among the items of the list
+        gc.enable()
+        fork()  # an error of its handlers is a warning, which fails the test
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    assert len(kept) == 1_000
