@@ -195,6 +195,23 @@ def test_what_happened_to_the_file_is_said_in_one_line(path, routers, caplog, fa
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_file_without_its_log_stays_in_place_until_it_is_written_again(path, routers, monkeypatch):
+    (router,) = routers(HARD, n=1)
+    router.charge(router.decide(context=0), 0.5)
+    unlinked, unlink = [], Path.unlink
+
+    def unlink_and_note(self, **options):
+        unlinked.append(self)
+        unlink(self, **options)
+
+    monkeypatch.setattr(Path, "unlink", unlink_and_note)
+    with without_its_log(path):
+        settled(router)
+    assert path.with_name("budget.db-wal") in unlinked
+    assert path not in unlinked  # a process that is killed then would leave no file
+    assert router.status().spent_usd == 0.5
+
+
 def test_a_process_that_ends_finds_no_log_to_delete_but_its_own(path, routers):
     one, other = routers(HARD)
     for router in (one, other):

@@ -116,15 +116,8 @@ class OpenFile:
             self._put_in_place(b"")
         return f"was truncated while in use: it is now {aside.name}, and what the running workers know is restored"
 
-    def _remove(self) -> None:
-        """Delete the log and the index, which SQLite would apply to the new file, and a file that has lost its log."""
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        if self._state() == "without its log":
-            self._path.unlink()
-
     def _put_in_place(self, content: bytes) -> None:
-        """Write a file that follows this one, and link it to the path."""
+        """Write a file that follows this one, and put it at the path: in place of none, or of one without its log."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
             file.write(content)
@@ -133,12 +126,16 @@ class OpenFile:
                 self._create(target)
                 followed = ",".join([*_notes_in(target), self._name])
                 target.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (FOLLOWED, followed))
-            self._remove()
-            os.link(draft, self._path)
+            for suffix in ("-wal", "-shm"):  # SQLite would apply them to the new file
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            if self._state() == "without its log":
+                draft.replace(self._path)
+            else:
+                os.link(draft, self._path)
         except FileExistsError:
             raise Replaced from None
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
 
 
 def _inode_of(path: str) -> int | None:
