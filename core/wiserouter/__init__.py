@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from threading import RLock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -109,15 +110,19 @@ _HOMES = {
 """The module of each public name, which is loaded when the name is first used: a command must begin before numpy is
 loaded, to catch a Ctrl-C meanwhile."""
 
+_LOADING = RLock()
+"""Held while a name is loaded: of threads that load packages with circular imports at once, one finds a part of one."""
+
 
 def __getattr__(name: str) -> object:
     """Load a public name, or a module such as `wiserouter.errors`, when it is first used."""
-    if name in _HOMES:
-        globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return globals()[name]
-    if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    with _LOADING:
+        if name in _HOMES:
+            globals()[name] = getattr(import_module(_HOMES[name]), name)
+            return globals()[name]
+        if not name.isidentifier() or name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")
 
 
 def __dir__() -> list[str]:

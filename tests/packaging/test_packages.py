@@ -3,6 +3,10 @@
 import importlib.util
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -59,6 +63,26 @@ def test_names_and_modules_are_loaded_when_they_are_used():
     assert set(wiserouter.__all__) <= set(dir(wiserouter))
     with pytest.raises(AttributeError, match="module 'wiserouter' has no attribute 'WiseRooter'"):
         wiserouter.WiseRooter  # noqa: B018
+    assert not hasattr(wiserouter, "errors.none")
+
+
+def test_threads_load_names_one_after_another(monkeypatch):
+    loading, most = [], []
+
+    def slow_import(module):
+        loading.append(module)
+        time.sleep(0.02)
+        most.append(len(loading))
+        loading.remove(module)
+        return import_module(module)
+
+    monkeypatch.setattr(wiserouter, "import_module", slow_import)
+    for name in ("Price", "Budget", "Plan"):
+        monkeypatch.delitem(vars(wiserouter), name, raising=False)
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(partial(getattr, wiserouter), ("Price", "Budget", "Plan")))
+    assert [one.__name__ for one in found] == ["Price", "Budget", "Plan"]
+    assert most == [1, 1, 1]
 
 
 @pytest.mark.parametrize("loaded", ["numpy", "typer"])
