@@ -32,7 +32,7 @@ from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.learning.residuals.model_selection import Comparison
 from wiserouter.parallel import Shared, run_in_order
 from wiserouter.pricing.arms import split_arm
-from wiserouter.pricing.pool import Model, check_models
+from wiserouter.pricing.pool import Model, checked_models
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.prompts.encoders.base import EncodesItsSample
@@ -112,10 +112,9 @@ def fit_parts(
     LogError
         If a row cannot be read.
     """
-    check_models(models or ())
+    known = {model.name: model for model in checked_models(models or ())}
     check_count("n_contexts", n_contexts, least=1)
     rng = seeded(seed)
-    known = {model.name: model for model in models or ()}
     log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
     check_trainable(log.columns(), log.path)
     pool = _pool(log.models, known)

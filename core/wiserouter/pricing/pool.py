@@ -110,13 +110,15 @@ class Model:
             object.__setattr__(self, name, value)
 
 
-def check_models(models: Sequence[Model]) -> None:
-    """Raise `InvalidInput` if these are not models, but names, a price list or a single model."""
+def checked_models(models: Iterable[Model]) -> tuple[Model, ...]:
+    """Return models as a tuple; raise `InvalidInput` if these are names, a price list or a single model."""
     if not isinstance(models, Iterable):
         raise InvalidInput(f"models must be a list of Model values, got {models!r}: write [model]", value=models)
-    for model in models:
+    each = tuple(models)
+    for model in each:
         if not isinstance(model, Model):
             raise InvalidInput(f"models must be Model values, such as Model('gpt-mini'), got {model!r}", value=model)
+    return each
 
 
 class Pool:
@@ -148,8 +150,7 @@ class Pool:
     def __init__(self, models: Sequence[Model]) -> None:
         if not models:
             raise InvalidInput("the pool must hold at least one model, got none")
-        check_models(models)
-        self.models = tuple(models)
+        self.models = models = checked_models(models)
         self.names = tuple(model.name for model in models)
         self.by_name = dict(zip(self.names, self.models, strict=True))
         self.positions = {name: k for k, name in enumerate(self.names)}

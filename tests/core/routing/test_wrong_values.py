@@ -102,6 +102,21 @@ def test_a_log_is_named_by_a_path(path):
     assert "a log must be named by the path of a file, a folder or a pattern" in refused(RoutingLog.read, path)
 
 
+def test_a_log_is_named_by_any_list_of_paths(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("prompt,model,reward,cost_usd\nhi,small,1,0.1\n")
+    names = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+    for paths in (tmp_path.glob("*.csv"), set(names), map(str, names), np.array(names), pl.Series(names), [names]):
+        assert len(RoutingLog.read(paths).paths()) == 2
+    assert RoutingLog.read(tmp_path / "a.csv", scale=np.array([0, 5])).scale == (0, 5)
+
+
+def test_models_are_read_once():
+    assert WiseRouter(model for model in MODELS).pool.names == ("small", "large")
+    fitted = WiseRouter.fit(LOG, n_contexts=1, models=(model for model in MODELS))
+    assert {model.price for model in fitted.pool.models} == {model.price for model in MODELS}
+
+
 def test_a_budget_that_is_right_starts():
     router = WiseRouter(MODELS, seed=np.int64(7))
     router.start(Budget(1.0, 10))

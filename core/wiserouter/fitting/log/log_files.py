@@ -114,12 +114,12 @@ def parts_of(each: Sequence[LogFile], *, numbered: bool) -> list[LogFile]:
     return parts
 
 
-def open_files(path: LogPath | Sequence[LogPath]) -> list[LogFile]:
+def open_files(path: LogPath | Iterable[LogPath]) -> list[LogFile]:
     """Return the files of a log.
 
     Parameters
     ----------
-    path : str, Path, or sequence of them
+    path : str, Path, or iterable of them
         A file; a folder or a pattern, whose files are read in alphabetical order and whose folders `name=value` are
         columns (hive partitions); or such a URL, which fsspec reads.
 
@@ -132,11 +132,13 @@ def open_files(path: LogPath | Sequence[LogPath]) -> list[LogFile]:
     MissingExtra
         If a URL is given, and fsspec or the package of its store is not installed.
     """
-    if not isinstance(path, str | Path | Sequence) or not path:
+    if not isinstance(path, str | Path):
+        each = list(path) if isinstance(path, Iterable) and not hasattr(path, "columns") else []  # no data frame
+        if each:
+            return [one for given in each for one in open_files(given)]
+    if not isinstance(path, str | Path) or not path:
         rule = "a log must be named by the path of a file, a folder or a pattern, or a list of them"
         raise InvalidInput(f"{rule}, got {path if isinstance(path, str) else type(path).__name__!r}", value=path)
-    if not isinstance(path, str | Path):
-        return [one for each in path for one in open_files(each)]
     if "://" in str(path):
         return [_remote(url) for url in _urls(str(path))]
     file = Path(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from wiserouter.errors import InvalidInput
@@ -53,12 +54,13 @@ class Scale(NamedTuple):
         return cls(float(found[1]), float(found[2])).checked()
 
     @classmethod
-    def of(cls, ends: tuple[float, float]) -> Self:
+    def of(cls, ends: Iterable[float]) -> Self:
         """Return the scale of two ends, the worst and the best; raise `InvalidInput` if there are no such ends."""
-        if not isinstance(ends, tuple | list) or len(ends) != 2:
+        each = tuple(ends) if isinstance(ends, Iterable) and not isinstance(ends, str) else ()
+        if len(each) != 2:
             rule = "a scale must be the worst and the best score, such as (1, 5)"
             raise InvalidInput(f"{rule}, got {ends!r}", value=ends)
-        return cls(*ends).checked()
+        return cls(*each).checked()
 
     def checked(self) -> Self:
         """Return the scale; raise `InvalidInput` if it has no two different, finite ends."""
