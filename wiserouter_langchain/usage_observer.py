@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -17,6 +17,9 @@ from langchain_core.rate_limiters import BaseRateLimiter
 
 _START = "on_chat_model_start"
 """The method in which LangChain tells callbacks of a run, before its request is sent."""
+
+_PART = "on_llm_new_token"
+"""The method in which LangChain tells callbacks of a part of an answer."""
 
 _SENDING = frozenset({"_generate", "_agenerate", "_stream", "_astream"})
 """The methods in which a chat model sends its requests: what fails within them may follow one that was sent."""
@@ -80,14 +83,14 @@ class UsageObserver(BaseCallbackHandler):
     _ended_before: dict[UUID, int] = field(default_factory=dict)
     _streamed: set[UUID] = field(default_factory=set)
     _reports: dict[UUID, BaseMessage] = field(default_factory=dict)
-    _has_part: bool = False
+    _refuses_part: bool = False
     _made_s: float = field(default_factory=time.perf_counter)
 
     @property
     def has_answer(self) -> bool:
-        """True if a run brought an answer or a part of one, or may still do so."""
+        """True if a run brought an answer or a part of one, which a callback may have refused, or may still do so."""
         ended = any(run.message is not None or run.error is None for run in self.runs)
-        return self._has_part or ended or self.started > len(self.runs)
+        return self._refuses_part or ended or self.started > len(self.runs)
 
     @property
     def has_ended(self) -> bool:
@@ -135,7 +138,6 @@ class UsageObserver(BaseCallbackHandler):
         """Note that the run streams: its answer comes from no cache; and keep the part that brings its usage."""
         self._streamed.add(run_id)
         part = getattr(kwargs.get("chunk"), "message", None)
-        self._has_part = self._has_part or bool(token) or (part is not None and not _is_empty(part))
         if getattr(part, "usage_metadata", None):
             before = self._reports.get(run_id)
             self._reports[run_id] = part if before is None else before + part  # type: ignore[assignment]
@@ -153,6 +155,7 @@ class UsageObserver(BaseCallbackHandler):
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the part of the answer that came before the error, or that the error holds."""
         message = _message(kwargs.get("response"))
+        self._refuses_part = self._refuses_part or any(name == _PART for name in _methods(error))
         self._add(run_id, _unparsed(error) if message is None or _is_empty(message) else message, error)
         self.on_end(error)
 
@@ -197,6 +200,11 @@ def _ends_unsent(error: BaseException) -> bool:
     return any(
         frame.f_code.co_name == _START or isinstance(frame.f_locals.get("self"), BaseRateLimiter) for frame in before
     )
+
+
+def _methods(error: BaseException) -> Iterator[str]:
+    """Return the names of the methods that an error came through."""
+    return (frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _message(response: LLMResult | None) -> BaseMessage | None:

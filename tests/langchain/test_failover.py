@@ -37,6 +37,21 @@ def test_the_next_best_model_answers(door):
     assert (kind, [step[0] for step in below]) == ("chain", ["chat_model", "chat_model"])
 
 
+@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+def test_the_next_best_model_answers_where_one_breaks_that_streams_by_itself(door):
+    class Breaking(StubChat):
+        streaming: bool = False
+
+        def _stream(self, messages, stop=None, run_manager=None, **kw):
+            yield next(super()._stream(messages, stop, run_manager, **kw))
+            raise ConnectionError("the connection broke")
+
+    llm = routed(models={"small": StubChat(), "large": Breaking(streaming=True)})
+    assert DOORS[door](llm, "hello").text == TEXT
+    status = llm.core.status()
+    assert (status.presumed, status.charged, status.in_flight) == (1, 1, 0)
+
+
 def test_a_score_counts_for_the_model_that_answered():
     llm, run = down(), uuid4()
     llm.invoke("hello", {"run_id": run})
@@ -153,7 +168,7 @@ def test_a_stream_that_broke_off_is_not_begun_again(door):
             yield from list(super()._stream(messages, stop, run_manager, **kw))[:2]
             raise RuntimeError("broken off")
 
-    llm = routed(models={"small": StubChat(), "large": Breaking()})
+    llm = routed(models={"small": StubChat(), "large": Breaking(streaming=True)})
     with pytest.raises(RuntimeError, match="broken off"):
         DOORS[door](llm, "hello")
     assert (llm.core.status().presumed, llm.core.status().charged) == (1, 0)
