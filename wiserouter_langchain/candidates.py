@@ -131,8 +131,9 @@ def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: C
 
 def at_present_prices(router: WiseRouter, members: Mapping[str, PoolMember]) -> dict[str, PoolMember]:
     """Return the members at the router's prices, which an operator may change; others may be added meanwhile."""
+    present = dict(members)  # before the pool, which has each of them
     models = router.pool.by_name
-    return {name: member.at_price(models[name].price) for name, member in dict(members).items()}
+    return {name: member.at_price(models[name].price) for name, member in present.items()}
 
 
 def _hard_limits(router: WiseRouter, terms: CallTerms) -> CallLimits | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import UserDict
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from wiserouter import Budget, Model, Price
 from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownPrice
 from wiserouter.integration import count_tokens
 from wiserouter_langchain import RunnableWiseRouter
+from wiserouter_langchain.candidates import at_present_prices
+from wiserouter_langchain.pool_member import pool_member
 
 
 def pool(small=None, large=None):
@@ -202,6 +205,19 @@ def test_a_price_that_an_operator_changes_bounds_and_charges_the_calls_that_foll
     llm.core.change_model("small", price=None)
     llm.invoke("hello")
     assert llm.core.status().spent_usd == pytest.approx(102 * before_usd)
+
+
+def test_a_model_that_joins_while_prices_are_looked_up_has_one():
+    llm = routed()
+
+    class Joining(UserDict):
+        def keys(self):
+            llm.core.add_model(Model("new", PRICES["small"]))
+            return self.data.keys()
+
+    llm.core.check_new_model = None
+    member = pool_member("new", StubChat(), PRICES["small"], None)
+    assert list(at_present_prices(llm.core, Joining(new=member))) == ["new"]
 
 
 def test_a_changed_price_charges_the_incumbent_of_shadow_mode():
