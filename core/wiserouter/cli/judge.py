@@ -19,6 +19,7 @@ from wiserouter.cli.judged_log import CallToJudge, judged_log
 from wiserouter.cli.output import check_no_input, check_writable, err, out, print_json
 from wiserouter.cli.score_file import ScoreFile
 from wiserouter.errors import InvalidInput
+from wiserouter.fitting.log.files import JSONL
 from wiserouter.judging.judge import Judge, JudgeCounts
 from wiserouter.judging.paid_questions import Payment
 from wiserouter.judging.sampling import SystematicSample
@@ -67,7 +68,7 @@ def judge(
     )
     check_writable(output)
     check_no_input(output, [log])
-    if output.suffix != ".jsonl" and (output.is_file() or not output.exists()):
+    if not output.name.lower().endswith(JSONL) and (output.is_file() or not output.exists()):
         raise InvalidInput(f"--output must be a .jsonl file, whose lines fit reads, got {output}", value=output)
     graded, found = function_named(ask), judged_log(log, prompt, answer, model)
     sample = SystematicSample(share, random.Random(seed))  # noqa: S311

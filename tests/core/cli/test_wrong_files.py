@@ -77,6 +77,11 @@ def test_scores_of_a_judge_go_to_a_file_of_their_own(shell, log, tmp_path):
         assert failed.returncode == 2
         assert says in failed.stderr
     assert not (tmp_path / "s.csv").exists()
+    for name in ("s.ndjson", "s.JSONL"):  # as fit reads them
+        columns = ("--answer", "prompt", "--model", "prompt")
+        failed = shell("judge", copy, *columns, "--with", "none:here", "-o", tmp_path / name)
+        assert "must be a .jsonl file" not in failed.stderr
+        assert "none:here" in failed.stderr
 
 
 def test_a_journal_without_decisions_has_no_last_one(shell, tmp_path):

@@ -42,8 +42,8 @@ _OF_SCORES = ("score", "source", "judged_by")
 """Columns in which scores may differ from the log."""
 
 _CSV = (".csv", ".csv.gz")
-_JSONL = (".jsonl", ".ndjson")
-ENDINGS = (".parquet", *_CSV, *_JSONL)
+JSONL = (".jsonl", ".ndjson")
+ENDINGS = (".parquet", *_CSV, *JSONL)
 """How the name of a log ends."""
 
 
@@ -71,7 +71,7 @@ def scan(path: Path) -> pl.LazyFrame:
     with reading(path):
         if _is(path, _CSV):
             return _scan_csv(path)
-        if _is(path, _JSONL):
+        if _is(path, JSONL):
             return _scan_jsonl(path)
         return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
@@ -276,7 +276,7 @@ def is_log(path: Path) -> bool:
 
 def is_text(path: Path) -> bool:
     """Return True if a file is a csv or a jsonl, which can only be read from its beginning."""
-    return _is(path, (*_CSV, *_JSONL))
+    return _is(path, (*_CSV, *JSONL))
 
 
 def _is(path: Path, endings: tuple[str, ...]) -> bool:
