@@ -2,12 +2,15 @@
 
 import copy
 import pickle
+from contextlib import closing
 
 import pytest
 from langchain_core.runnables import ConfigurableField
 
 from support.chat_stub import PRICES, StubChat, hard_core, routed
 from wiserouter import Budget, Model, WiseRouter
+from wiserouter.budgets.changes import BudgetChange
+from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import InvalidInput
 from wiserouter_langchain import RunnableWiseRouter
 
@@ -63,3 +66,33 @@ def test_a_second_router_on_one_core_goes_on_with_its_budgets():
     assert shared.status().charged == 2
     shared.start(Budget(10.0, 1_000, limit="hard"))
     assert built(limit="hard").core.status().charged == 0
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/budget.db"])
+def test_what_an_operator_has_changed_stays_where_a_second_router_is_built(url, tmp_path):
+    pool = [Model(name, price) for name, price in PRICES.items()]
+    with closing(WiseRouter(pool, store=url.format(tmp_path))) as shared:
+
+        def built(amount_usd=10.0, limit="hard", **terms):
+            models = {name: StubChat(max_tokens=9) for name in PRICES}
+            budget = Budget(amount_usd, 1_000, limit, **terms)
+            RunnableWiseRouter(models=models, router=shared, budget=budget)
+            return shared.budget().amount_usd, shared.budget().limit
+
+        assert built() == (10.0, "hard")
+        shared.change_budget(BudgetChange(amount_usd=5.0))
+        shared.change_budget(BudgetChange(limit="expected"))
+        assert built() == built() == (5.0, "expected")
+        assert built(20.0) == (20.0, "expected")  # on other terms these count, and the limit of the operator
+        for _ in range(2):
+            with pytest.raises(InvalidInput, match="the budget that runs"):
+                built(on_exhausted="cheapest")
+        shared.start(Budget(10.0, 1_000, "hard"), restart=True)
+        shared.set_budget(amount_usd=7.0)
+        assert built() == (10.0, "hard")
+        shared.change_budget(BudgetChange(ended=True))
+        built()
+        with pytest.raises(BudgetPaused):
+            shared.decide("hello", worst_case_usd={"small": 0.0, "large": 0.0})
+        assert built(30.0) == (30.0, "hard")
+        assert shared.decide("hello", worst_case_usd={"small": 0.0, "large": 0.0}).model in PRICES

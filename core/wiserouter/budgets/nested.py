@@ -170,6 +170,16 @@ def check_same_shape(
         )
 
 
+def with_present_limits(budget: Budget, former: Budget, running: Budget) -> Budget:
+    """Return the terms of a start with the limits that an administrator has given to budgets since a former start."""
+    if not len(former.each) == len(budget.each) == len(running.each):
+        return budget
+    joined: Budget | None = None
+    for one, was, present in reversed(list(zip(budget.each, former.each, running.each, strict=True))):
+        joined = replace(one, limit=present.limit if one.limit == was.limit else one.limit, within=joined)
+    return joined or budget
+
+
 def check_parent(scope: str, parent: str, enclosing: Sequence[str]) -> None:
     """Raise `InvalidInput` where a scope would enclose itself; `enclosing` are the parent and those that enclose it."""
     if scope in enclosing:

@@ -10,7 +10,14 @@ from threading import RLock
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
-from wiserouter.budgets.nested import Account, NestedLedger, check_parent, check_same_shape, open_account
+from wiserouter.budgets.nested import (
+    Account,
+    NestedLedger,
+    check_parent,
+    check_same_shape,
+    open_account,
+    with_present_limits,
+)
 from wiserouter.budgets.pauses import check_runs
 from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
 from wiserouter.conversations.conversation import Conversation
@@ -64,6 +71,7 @@ class MemoryStore:
         self._max_decisions = max_decisions
         self._ledgers: dict[str, Account] = {}
         self._parents: dict[str, str] = {}
+        self._given: dict[str, tuple[Budget, str | None]] = {}  # by scope, the terms and parent of its last start
         self._renewing: set[str] = set()
         self._aliases: OrderedDict[str, str] = OrderedDict()
         self._in_flight: OrderedDict[str, _Kept] = OrderedDict()
@@ -86,8 +94,11 @@ class MemoryStore:
             if parent is not None:
                 check_parent(scope, parent, self._scopes(parent))
                 self._account_at(parent, self.now())
-            running = None if restart else self._ledgers.get(scope)
-            if running is None:
+            running, former = None if restart else self._ledgers.get(scope), self._given.get(scope)
+            if running is not None and former == (budget, parent):  # what was changed while it ran stays
+                return
+            pause, given = self._changes.pauses.get(scope), (budget, parent)
+            if running is None or (pause is not None and pause.ended):
                 self._ledgers[scope] = open_account(budget, self.now())
                 self._changes.pauses.pop(scope, None)
                 self._show_committed(scope)
@@ -97,14 +108,17 @@ class MemoryStore:
                 if parent is not None:
                     self._parents[scope] = parent
             else:
+                budget = budget if former is None else with_present_limits(budget, former[0], running.budget)
                 check_same_shape(scope, running.budget, budget, self._parents.get(scope), parent)
                 for ledger, one in zip(running.each, budget.each, strict=True):
                     ledger.amend(amount_usd=one.amount_usd, horizon=one.horizon)
+            self._given[scope] = given
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`."""
         with self._lock:
             self._account_at(scope, self.now())
+            self._given.pop(scope, None)
             self._ledgers[scope].amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
     def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.changes import (
@@ -15,7 +14,7 @@ from wiserouter.budgets.changes import (
     first_answer,
     refusal,
 )
-from wiserouter.budgets.nested import Account, open_account
+from wiserouter.budgets.nested import Account, open_account, with_present_limits
 from wiserouter.errors import NotStarted, StoreUnavailable
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import Amend
@@ -79,14 +78,7 @@ def joined(view: AccountView, budget: Budget, store: str) -> Budget:
     """Return the terms of a start with the limits that an administrator has given the running budgets."""
     if not view.terms.configured:
         return budget
-    former = terms_of_text(view.terms.configured, store).budget.each
-    if len(former) != len(budget.each) or len(former) != len(view.budget.each):
-        return budget
-    joined_budget: Budget | None = None
-    for one, was, running in reversed(list(zip(budget.each, former, view.budget.each, strict=True))):
-        limit = running.limit if one.limit == was.limit else one.limit
-        joined_budget = replace(one, limit=limit, within=joined_budget)
-    return joined_budget or budget
+    return with_present_limits(budget, terms_of_text(view.terms.configured, store).budget, view.budget)
 
 
 def _present(worker: Worker, scope: str) -> tuple[Account, AccountView]:
