@@ -57,6 +57,8 @@ class OpenAttempt:
         Whether LiteLLM was about to send it.
     may_change : bool
         Whether other callbacks may change or stop it after it was bounded.
+    translated : bool
+        Whether LiteLLM has shown it before, so that it may name its model by another route now.
     sends : str or None
         The model that is called, as LiteLLM names it, where that may change.
     unshown : mapping of str to object
@@ -82,6 +84,7 @@ class OpenAttempt:
     worst_usd: Mapping[str, float] | None = None
     sent: bool = False
     may_change: bool = False
+    translated: bool = False
     sends: str | None = None
     unshown: Mapping[str, Any] = field(default_factory=dict)
     log: weakref.ref[Any] | None = None
@@ -104,6 +107,11 @@ class OpenAttempt:
         complete = {**self.unshown, **kwargs}
         self.unshown = {name: complete[name] for name in ("max_tokens", "system") if name in complete}
         return complete
+
+    def is_still_of(self, model: object) -> bool:
+        """Return True if this is the model that was chosen: LiteLLM translates `openai/responses/o3` to `openai/o3`."""
+        sends, called = self.sends, str(model)
+        return sends in {None, called} or (self.translated and _without_route(called) == _without_route(str(sends)))
 
     def is_called_with(self, kwargs: Mapping[str, Any], info: Mapping[str, Any]) -> bool:
         """Return True if these are its arguments, or have lost its mark and have its log.
@@ -203,6 +211,11 @@ class OpenAttempts(dict[str, OpenAttempt]):
 def is_covered(decision: Decision, model: str, worst_usd: Mapping[str, float]) -> bool:
     """Return True if the reservation of a decision bears the worst case of a model."""
     return model == decision.model or worst_usd.get(model, math.inf) <= decision.reserved_usd
+
+
+def _without_route(model: str) -> str:
+    """Return the last part of a model's name."""
+    return model.rpartition("/")[2]
 
 
 def _handled() -> tuple[int | None, BaseException | None]:

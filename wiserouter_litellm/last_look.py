@@ -140,7 +140,7 @@ def look_at(
     group, model = attempt.group, kwargs.get("model")
     if info is None:
         raise uncountable(group.name)
-    if attempt.sends not in {None, model, f"{kwargs.get('custom_llm_provider')}/{model}"}:
+    if not attempt.is_still_of(model):
         raise BadRequestError(
             f"group {group.name!r}: a callback replaced the model {attempt.sends!r} by {str(model)!r:.60} after the "
             "budget had chosen it; the budget is hard, so change the model in async_pre_call_hook, before that",

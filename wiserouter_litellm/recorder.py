@@ -174,7 +174,8 @@ class Recorder(CustomLogger):
         attempt = self._attempt_of(info := about_to_be_sent(kwargs))
         if attempt is None or not (attempt.log is None or attempt.is_called_with(kwargs, info)):
             return
-        attempt.sent = False  # LiteLLM shows a call that it has translated again: it is released if it is refused now
+        attempt.translated = attempt.sent  # LiteLLM shows such a call again: it is released if it is refused now
+        attempt.sent = False
         if attempt.worst_usd is not None:
             look, takes_long = look_at(attempt, info_of(attempt.group, info), kwargs, call_type)
             if (decision := await _off_the_loop(attempt.group, look, takes_long=takes_long)) is not None:

@@ -213,6 +213,24 @@ async def test_another_model_is_refused_after_the_budget_has_chosen_one(stub, se
     assert (stub.calls, router.status().spent_usd) == ([], 0.0)
 
 
+@pytest.mark.parametrize("route", ["openai", "openai/responses", "azure/responses", "azure_ai"])
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_a_model_that_litellm_names_otherwise_in_a_translated_call_is_still_that_one(
+    stub, settled, surface, route
+):
+    llm, router = attached(stub, lambda kwargs: kwargs, provider=route, api_version="2024-10-21")
+    await SURFACES[surface](llm)
+    await settled(lambda: router.status().charged == 1)
+    assert len(stub.calls) == 1
+
+
+@pytest.mark.parametrize("route", ["openai", "openai/responses", "azure/responses", "azure_ai"])
+def test_so_it_is_in_a_synchronous_response(stub, route):
+    llm, _ = attached(stub, lambda kwargs: kwargs, provider=route, api_version="2024-10-21")
+    llm.responses(model="wise", input="hello there", max_output_tokens=20)
+    assert len(stub.calls) == 1
+
+
 async def test_a_refusal_keeps_no_deployment_from_other_callers(stub, settled):
     changes = iter([CHANGES["limit"], CHANGES["limit"]])
 
