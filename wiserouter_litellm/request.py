@@ -179,7 +179,8 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
     given = {name: value for name in names if (value := kwargs[name]) is not None}
     texts, all_text = _content(chat)
     question = _question(chat) if reads_question else NOT_READ
-    limit_names, overhead_tokens = OUTPUT_LIMITS[surface], FRAME_TOKENS * (len(chat) + prompts)
+    limit_names = OUTPUT_LIMITS[surface]
+    overhead_tokens = FRAME_TOKENS * (len(chat) + prompts) + (_tools_tokens(given) or _called_tools_tokens(chat))
     if not given:
         return CallRequest(
             question.text,
@@ -195,7 +196,7 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
     return CallRequest(
         question.text,
         "\n".join([*texts, *extras]),
-        overhead_tokens + _tools_tokens(given),
+        overhead_tokens,
         all_text and not _has_more_input(given),
         output_tokens=_output_limit(given, limits),
         choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
@@ -211,6 +212,17 @@ def _tools_tokens(given: Mapping[str, Any]) -> int:
     if tools:
         return TOOLS_TOKENS * (1 + n_known_schemas(tools))
     return TOOLS_TOKENS if _has_format(given) else 0
+
+
+def _called_tools_tokens(chat: Iterable[Mapping[str, Any]]) -> int:
+    """Return the most tokens of the tool that LiteLLM adds for some providers to messages that call tools not given."""
+    calls = any(
+        message.get("tool_calls") is not None
+        or message.get("type") == "function_call"
+        or any(isinstance(part, MAPPING) and part.get("type") == "tool_use" for part in _parts(message.get("content")))
+        for message in chat
+    )
+    return TOOLS_TOKENS if calls else 0
 
 
 def _has_format(given: Mapping[str, Any]) -> bool:

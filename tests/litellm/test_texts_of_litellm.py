@@ -17,11 +17,17 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA, 
 OUTPUT_FORMAT = {"type": "json_schema", "schema": SCHEMA}
 USERS = [{"role": "user", "content": "a"}] * 40
 EMPTY = [*HI, *[{"role": role, "content": ""} for role in ("assistant", "user")] * 20]
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLED = [*HI, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "c", "content": "r"}]
+ITEM = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+ITEMS = [*HI, ITEM, {"type": "function_call_output", "call_id": "c", "output": "r"}]
 CASES = {
     "a format that is sent as a tool": ("anthropic", "claude-3-haiku-20240307", {"response_format": FORMAT}),
     "the name of a format": ("openai", "gpt-5", {"output_config": {"format": OUTPUT_FORMAT}}),
     "messages between those of one role": ("openai", "small", {"messages": USERS}),
     "texts in place of empty ones": ("anthropic", "small", {"messages": EMPTY}),
+    "a tool where earlier ones are not given": ("anthropic", "small", {"messages": CALLED}),
+    "a tool where earlier ones of a response are not given": ("anthropic", "small", {"input": ITEMS}),
 }
 OWN = {"messages between those of one role": {"ensure_alternating_roles": True}}
 
@@ -35,8 +41,11 @@ async def bill_usd(name, amount_usd, settled):
         llm = llms(deployment("small", url=url, model=f"{provider}/{model}", **OWN.get(name, {})))
         attach(llm, "wise", router=router, budget=Budget(amount_usd, 100, limit="hard"), max_wait_s=0)
         call = llm.aanthropic_messages if "output_config" in params else llm.acompletion
+        common = {"messages": HI, "max_tokens": 20}
+        if "input" in params:
+            call, common = llm.aresponses, {"max_output_tokens": 20}
         with contextlib.suppress(BudgetRefused):
-            await call(**{"model": "wise", "messages": HI, "max_tokens": 20, **params})
+            await call(model="wise", **{**common, **params})
         await settled(lambda: router.status().in_flight == 0)
         return stub.ledger_usd
 
