@@ -31,6 +31,11 @@ _ROUTED = frozenset({"completion", "text_completion", "responses", "anthropic_me
 _ONLY_READS = re.compile(r"(^|_)(retrieve|list|get|cancel|delete|status)(_|$)|^(file|video)_content$")
 
 
+_MADE = frozenset({"response_id", "batch_id", "file_id", "video_id"})
+_CONTENT = frozenset({"metadata", "input", "prompt", "query", "contents", "document", "image"})
+"""Arguments of calls that make something; LiteLLM gives `metadata` to those of which it does not show the content."""
+
+
 def asked_groups(groups: Mapping[str, Group], data: Mapping[str, Any], call_type: str) -> list[Group]:
     """Return the groups whose deployments a request to the proxy uses without being routed by its text.
 
@@ -140,11 +145,16 @@ def check_left(group: Group, kwargs: Mapping[str, Any]) -> None:
     ScopeRefused
         If no budget pays for this caller.
     """
-    if not kwargs:  # no call follows: LiteLLM counts tokens
+    if not kwargs or _names_what_was_made(kwargs):  # without arguments LiteLLM counts tokens, and no call follows
         return
     scope = group.scope_resolver.scope_of(metadata_of(kwargs))
     group.scope_resolver.open(scope)
     group.router.check_left(scope=scope)
+
+
+def _names_what_was_made(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if a call reads, cancels or deletes what was paid for before; LiteLLM does not say so itself."""
+    return not _MADE.isdisjoint(kwargs) and _CONTENT.isdisjoint(kwargs)
 
 
 async def acheck_left(group: Group, kwargs: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import respx
 
 from support.groups import HI, fitted, llms
-from support.providers import INPUT_USD, URL, deployment
+from support.providers import INPUT_USD, URL, deployment, responses_body
 from wiserouter import Budget
 from wiserouter.integration import BudgetChange
 from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
@@ -106,6 +106,32 @@ async def test_a_budget_that_is_paused_or_used_up_refuses_calls_that_nothing_bou
         await SURFACES[surface](callback._router)
     assert not provider.calls
     assert callback.groups["wise"].faults == {}
+
+
+MADE = {
+    "get": lambda r, id_: r.aget_responses(response_id=id_),
+    "cancel": lambda r, id_: r.acancel_responses(response_id=id_),
+    "batch": lambda r, _: r.acancel_batch(model="wise", batch_id="batch_1"),
+    "results": lambda r, _: r.afile_content(model="wise", file_id="file-1"),
+}
+
+
+@pytest.mark.parametrize("call", MADE)
+async def test_what_was_paid_for_is_read_and_cancelled_where_the_budget_is_paused(provider, call):
+    answer = httpx.Response(200, json=responses_body("small"))
+    provider.route(url__startswith=f"{URL}/responses").mock(return_value=answer)
+    batch = {"id": "batch_1", "object": "batch", "status": "cancelling", "endpoint": "/v1/chat/completions"}
+    batch |= {"completion_window": "24h", "created_at": 1, "input_file_id": "file-1"}
+    provider.post(f"{URL}/batches/batch_1/cancel").mock(return_value=httpx.Response(200, json=batch))
+    provider.get(f"{URL}/files/file-1/content").mock(return_value=httpx.Response(200, content=b"{}"))
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    made = await callback._router.aresponses(model="wise", input="hello")
+    router.change_budget(BudgetChange(paused=True))
+    await MADE[call](callback._router, made.id)
+    assert len(provider.calls) >= 2
+    with pytest.raises(BudgetRefused, match="is paused"):
+        await callback._router.aembedding(model="wise", input=["a"], response_id="resp_1")
 
 
 def test_a_paused_budget_refuses_synchronous_calls_that_nothing_bounds(provider):
