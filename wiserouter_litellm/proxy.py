@@ -81,7 +81,8 @@ class ProxyCallback(WiseCallback):
             if group.hard and not group.observes:
                 raise uncountable(group.name)
             if "batch" in name:
-                await self._check_left(group, data)
+                if not group.observes:
+                    await self._check_left(group, data)
                 group.fault("uncounted_calls", "a batch is not counted: LiteLLM reports no cost when it is created")
 
     async def _check_left(self, group: Group, data: dict[str, Any]) -> None:

@@ -286,3 +286,13 @@ async def test_a_batch_is_refused_where_the_budget_is_paused():
     with pytest.raises(BudgetRefused, match="an audit"):
         await callback.async_pre_call_hook(None, None, {"model": "wise", "input_file_id": "f"}, "acreate_batch")
     assert group.faults["uncounted_calls"] == 0
+
+
+async def test_a_batch_of_a_group_that_is_only_observed_is_never_refused():
+    from wiserouter_litellm.proxy import ProxyCallback
+
+    attached = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100), mode="shadow")
+    callback, group = ProxyCallback(attached.groups), attached.groups["wise"]
+    group.router.spend(1.0)
+    await callback.async_pre_call_hook(None, None, {"model": "wise", "input_file_id": "f"}, "acreate_batch")
+    assert group.faults["uncounted_calls"] == 1
