@@ -7,6 +7,7 @@ has a key of its id alone, unless the client chose that id. The keys are stored 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 
@@ -33,6 +34,15 @@ def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[st
     """
     own = feedback_key(call_id, caller)
     return (own,) if chosen or caller is None else (own, _digest(call_id))
+
+
+def id_of_call(call: object) -> str:
+    """Return the id by which a call is rated: one that is given, or that of an answer."""
+    if isinstance(call, str):
+        return call
+    hidden = getattr(call, "_hidden_params", None) or {}
+    found = hidden.get("litellm_call_id") if isinstance(hidden, Mapping) else None
+    return str(found or getattr(call, "id", ""))
 
 
 def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:

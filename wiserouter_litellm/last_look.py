@@ -218,6 +218,12 @@ def decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mappin
         raise BudgetUncertain(group.name) from error
 
 
+def give_back(group: Group, decision: Decision | None) -> None:
+    """Release a decision that was made again for a caller who has left meanwhile."""
+    if decision is not None:
+        group.release(decision.id)
+
+
 def _changes_calls(callback: object) -> bool:
     """Return True if a callback of others may change or stop a call before it is sent."""
     if not isinstance(callback, CustomLogger) or isinstance(callback, LastLook):

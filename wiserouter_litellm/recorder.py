@@ -26,11 +26,11 @@ from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
 from wiserouter_litellm.events import about_to_be_sent, answering, attempted, info_of
-from wiserouter_litellm.feedback_keys import keys_to_try
+from wiserouter_litellm.feedback_keys import id_of_call, keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.judge import offer_answer
-from wiserouter_litellm.last_look import decided_again, follows, look_at
+from wiserouter_litellm.last_look import decided_again, follows, give_back, look_at
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
@@ -42,6 +42,9 @@ from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
+
+
+Undo = Callable[[Any], object] | None
 
 
 class Marked(NamedTuple):
@@ -178,7 +181,8 @@ class Recorder(CustomLogger):
         attempt.sent = False
         if attempt.worst_usd is not None:
             look, takes_long = look_at(attempt, info_of(attempt.group, info), kwargs, call_type)
-            if (decision := await _off_the_loop(attempt.group, look, takes_long=takes_long)) is not None:
+            undo = partial(give_back, attempt.group)
+            if (decision := await _off_the_loop(attempt.group, look, undo, takes_long=takes_long)) is not None:
                 self._replace(attempt, decision, info, kwargs)
         attempt.sent = True
 
@@ -268,7 +272,7 @@ class Recorder(CustomLogger):
         StoreUnavailable
             If the store that may know the call cannot be reached.
         """
-        id_ = _call_id(call)
+        id_ = id_of_call(call)
         unavailable: StoreError | None = None
         key, *others = keys_to_try(id_, caller, any_caller=any_caller)
         for group in self.groups.values():
@@ -286,7 +290,7 @@ class Recorder(CustomLogger):
 
     def end(self, call: object, *, caller: str | None = None, any_caller: bool = False, tenant: str = "") -> None:
         """End the run of a session, or of a call; parameters and errors as in `feedback`."""
-        end_session(self.groups.values(), _call_id(call), caller, tenant, any_caller=any_caller)
+        end_session(self.groups.values(), id_of_call(call), caller, tenant, any_caller=any_caller)
 
     async def afeedback(self, call: object, score: float, **terms: Any) -> bool:
         """Do what `feedback` does, off the event loop where a store is waited for."""
@@ -386,16 +390,8 @@ class Recorder(CustomLogger):
             )
 
 
-async def _off_the_loop(group: Group, step: Callable[[], Any], *, takes_long: bool = False) -> Any:
+async def _off_the_loop(group: Group, step: Callable[[], Any], undo: Undo = None, *, takes_long: bool = False) -> Any:
     """Settle or release, off the event loop where the store is waited for or the step itself takes long."""
     if takes_long or (group.durable and group.router.waits()):
-        return await offload(step)
+        return await offload(step, undo)
     return step()
-
-
-def _call_id(call: object) -> str:
-    if isinstance(call, str):
-        return call
-    hidden = getattr(call, "_hidden_params", None) or {}
-    found = hidden.get("litellm_call_id") if isinstance(hidden, Mapping) else None
-    return str(found or getattr(call, "id", ""))

@@ -293,6 +293,29 @@ async def test_the_tokens_of_a_long_call_are_counted_again_off_the_event_loop(st
     assert [one is threading.main_thread() for one in threads] == [True, False]
 
 
+async def test_a_caller_who_leaves_while_a_long_call_is_counted_again_leaves_nothing_reserved(
+    stub, settled, monkeypatch
+):
+    counting, left, decide = threading.Event(), threading.Event(), last_look._decided_on_change
+
+    def decided_late(*args):
+        counting.set()
+        left.wait(10)
+        return decide(*args)
+
+    monkeypatch.setattr(last_look, "_decided_on_change", decided_late)
+    llm, router = attached(stub, CHANGES["messages"])
+    call = asyncio.ensure_future(SURFACES["chat"](llm))
+    await settled(counting.is_set)
+    call.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await call
+    left.set()
+    gc.collect()
+    await settled(lambda: router.status().in_flight == 0 and router.status().released == 2)
+    assert (stub.calls, router.status().presumed) == ([], 0)
+
+
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 async def test_a_call_that_was_sent_is_presumed_where_a_callback_takes_its_mark_out(stub, settled, surface, limit):
