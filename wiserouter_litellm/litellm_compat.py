@@ -66,10 +66,11 @@ def issued_id(id_: str) -> str:
     >>> issued_id("chatcmpl-1")
     'chatcmpl-1'
     """
-    proxy = sys.modules.get("litellm.proxy.hooks.responses_id_security")
-    if proxy is None or not id_.startswith("resp_"):
-        return id_
-    return str(proxy.ResponsesIDSecurity()._decrypt_response_id(id_)[0])
+    if "litellm.proxy.proxy_server" not in sys.modules or not id_.startswith("resp_"):
+        return id_  # without a proxy nothing is encrypted, and to ask would load the whole of it
+    from litellm.proxy.hooks.responses_id_security import ResponsesIDSecurity
+
+    return str(ResponsesIDSecurity()._decrypt_response_id(id_)[0])
 
 
 def hands_out(litellm_router: Router, deployment: Deployment) -> bool:

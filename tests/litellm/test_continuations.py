@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import importlib
 import json
+import sys
 
 import httpx
 import litellm
@@ -13,6 +15,7 @@ from support.groups import HI, asked, fitted, llms
 from support.providers import URL, chat, cost_usd, deployment, failing, responses_body
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, attach
+from wiserouter_litellm.litellm_compat import issued_id
 
 
 def mixing(limit="hard", *deployments, store="memory://", **settings):
@@ -291,3 +294,10 @@ async def _selected(llm, kwargs, messages=None, healthy=None):
     callback = llm._wiserouter_callback
     kwargs = {"litellm_trace_id": "t", "litellm_metadata" if messages is None else "metadata": {}, **kwargs}
     return await callback.async_filter_deployments("wise", healthy or llm.model_list, messages, kwargs)
+
+
+def test_the_id_of_a_response_does_not_load_the_proxy_into_a_program(monkeypatch):
+    importlib.import_module("litellm.proxy.hooks.responses_id_security")  # as LiteLLM does after an answer
+    monkeypatch.delitem(sys.modules, "litellm.proxy.proxy_server", raising=False)
+    assert issued_id("resp_1") == "resp_1"
+    assert "litellm.proxy.proxy_server" not in sys.modules
