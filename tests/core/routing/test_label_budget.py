@@ -83,11 +83,12 @@ def test_without_a_label_budget_nothing_is_asked_for():
     assert not router.decide(context=NO_CONTEXT).ask_feedback
 
 
-class AtRandom:
+class AtRandom(LabelBudget):
     """Asks for the same share, of any decision."""
 
     def __init__(self, share, seed):
-        self.share, self.rng = share, np.random.default_rng(seed)
+        super().__init__(share)
+        self.rng = np.random.default_rng(seed)
 
     def ask(self, choice, labels, weight):
         return self.rng.random() < self.share
