@@ -296,20 +296,20 @@ def _content(chat: Iterable[Mapping[str, Any]]) -> tuple[list[str], bool]:
     for message in chat:
         content = message.get("content")
         if isinstance(content, str) and message.keys() == _PLAIN_KEYS:
-            texts.append(_or_placeholder(content))
+            texts.append(_with_placeholder(content))
             continue
         rest = {key: value for key, value in message.items() if key not in {"role", "content"} and value}
         texts += [_dump(rest)] if rest else []
         all_text &= _is_text_item(message)
         for part in _parts(content):
             all_text &= _is_text(part)
-            texts.append(_or_placeholder(part) if isinstance(part, str) else _dump(part) if _is_text(part) else "")
+            texts.append(_with_placeholder(part) if isinstance(part, str) else _dump(part) if _is_text(part) else "")
     return texts, all_text
 
 
-def _or_placeholder(text: str) -> str:
-    """Return a text, or what LiteLLM sends to Anthropic in place of an empty one where it may change parameters."""
-    return _EMPTY if not text or text.isspace() else text
+def _with_placeholder(text: str) -> str:
+    """Return a text; an empty one with what LiteLLM sends to Anthropic in its place where it may change parameters."""
+    return text + _EMPTY if not text or text.isspace() else text
 
 
 def _is_text_item(message: Mapping[str, Any]) -> bool:

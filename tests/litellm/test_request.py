@@ -117,6 +117,13 @@ junk = st.recursive(
 )
 
 
+@pytest.mark.parametrize("blank", ["", "\r", " " * 10_000])
+def test_a_blank_text_counts_as_it_is_and_as_what_litellm_may_send_in_its_place(blank):
+    counted = request_of([{"role": "user", "content": blank}], {}).counted
+    assert blank in counted
+    assert "Empty message content" in counted
+
+
 @given(turns)
 def test_no_text_of_a_chat_is_left_uncounted(messages):
     request = request_of(messages, {"proxy_server_request": {"url": "/v1/chat/completions"}})
