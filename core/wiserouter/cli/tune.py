@@ -31,7 +31,7 @@ HEAD = ("constant", "value", "method", "range", "leave-one-out gain", "best valu
 def tune(
     suite: Annotated[Path, typer.Option(help="A folder of tables.")],
     constants: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas, such as planning.mixture.DEVIATIONS.")
+        str | None, typer.Option(help="Only these, separated by commas, such as learning.shrinkage.PRIOR_COUNT.")
     ] = None,
     factors: Annotated[str, typer.Option(help="Multiples of each value to try, separated by commas.")] = "0.5,2",
     methods: Annotated[str, typer.Option(help="Methods to judge by.")] = "wr-offline,optimistic",
@@ -50,7 +50,7 @@ def tune(
     constant again would give on a table that no one has seen. Nothing is changed.
     Writes REPORT/tune.md.
 
-    Example: wiserouter tune --suite tables --constants planning.mixture.DEVIATIONS
+    Example: wiserouter tune --suite tables --constants learning.shrinkage.PRIOR_COUNT
 
     JSON: {"tables", "constants": [{"constant", "value", "method", "range", "gain",
     "gain_error", "best", "best_gain", "chosen", "verdict"}]}.
@@ -93,7 +93,7 @@ def scaled(constant: str, usual: float, factor: float) -> float:
 
     Examples
     --------
-    >>> scaled("a.STRENGTH", 8.0, 0.5), scaled("a.REFRESH_GROWTH", 1.02, 2), scaled("a.DEVIATIONS", 0.0, 0.5)
+    >>> scaled("a.STRENGTH", 8.0, 0.5), scaled("a.REFRESH_GROWTH", 1.02, 2), scaled("a.DRIFT", 0.0, 0.5)
     (4.0, 1.04, 0.5)
     """
     if constant.endswith(("GROWTH", "DECAY", "MEMORY")):

@@ -1,8 +1,8 @@
 """The mixture that a policy draws from: the plan's mix at a rate, within the reserve rule.
 
 The reserve rule: a call must leave enough for the cheapest models to serve the requests that come after it. A mean is
-a poor bound on one call where costs have heavy tails, so the guarded cost of a call is its mean plus some standard
-deviations. The rule binds in the last calls of a budget, and throughout a budget near the cheapest models' cost; it
+a poor bound on one call where costs have heavy tails, so the guarded cost of a call is its mean plus one standard
+deviation. The rule binds in the last calls of a budget, and throughout a budget near the cheapest models' cost; it
 keeps a budget without a hard limit from ending with one expensive call too many.
 """
 
@@ -28,9 +28,6 @@ from wiserouter.planning.policy import Choice, Mix
 from wiserouter.planning.ranking import best_at_price, worth_order
 from wiserouter.types import NO_CONTEXT, FloatArray
 
-DEVIATIONS = 1.0
-"""Standard deviations of its cost in the guarded cost of a call."""
-
 _INFINITE = float("inf")
 
 _ROUNDING = 1e-9
@@ -47,22 +44,22 @@ class ReserveRule:
         Mean costs, and the least mean cost of a request.
     spread_usd : array-like, broadcast to (n_contexts, n_models)
         Standard deviation of the cost of one call.
-    deviations : float, default 1
-        Standard deviations of its cost in the guarded cost of a call.
+    with_spread : bool, default True
+        Guard a call by its mean cost plus the standard deviation, not by the mean alone.
     drift : float, default 0
         Standard deviations of the total of the cheapest calls to come that are held back in addition to their mean.
     """
 
     plan: Plan
     spread_usd: ArrayLike
-    deviations: float = DEVIATIONS
+    with_spread: bool = True
     drift: float = 0.0
 
     def guarded_cost_usd(self, context: int) -> Sequence[float]:
         """Return the guarded cost of each model in one context; the last, index -1, is the null action."""
         guarded = self.plan.cost_usd[context]
-        if self.deviations:
-            guarded = guarded + self.deviations * self._spreads_usd[context]
+        if self.with_spread:
+            guarded = guarded + self._spreads_usd[context]
         held = numbers(guarded)
         held.append(0.0)
         return held

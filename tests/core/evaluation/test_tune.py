@@ -21,7 +21,7 @@ from wiserouter.evaluation.bench.tuned_constants import TUNED
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.learning import shrinkage
 
-CONSTANT = "planning.mixture.DEVIATIONS"
+CONSTANT = "planning.live_plan.RESOLVE_GROWTH"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_a_variant_reaches_names_that_were_imported():
 
 
 def test_variants_are_opened_after_their_method():
-    names = ["wr-offline@planning.mixture.DEVIATIONS=2", "zero", "wr-offline"]
+    names = ["wr-offline@learning.shrinkage.PRIOR_COUNT=3", "zero", "wr-offline"]
     assert [each.name for each in open_methods(names)] == ["wr-offline", names[0], "zero"]
     assert module_of(names[0]) == module_of("wr-offline")
     assert open_methods([names[0]])[0].learns_from == "table"
@@ -67,9 +67,9 @@ def test_a_variant_must_name_a_method_and_a_number(name):
 
 
 def test_the_example_of_the_error_exists():
-    with pytest.raises(InvalidInput, match=r"such as planning\.mixture\.DEVIATIONS; got"):
+    with pytest.raises(InvalidInput, match=r"such as learning\.shrinkage\.PRIOR_COUNT; got"):
         values_of(["nowhere.X"], [0.5])
-    assert values_of(["planning.mixture.DEVIATIONS"], [0.5])
+    assert values_of(["learning.shrinkage.PRIOR_COUNT"], [0.5])
 
 
 def test_the_tuned_constants_exist():

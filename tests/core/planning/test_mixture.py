@@ -189,12 +189,12 @@ def plan_of(allow_skip=False):
 def test_the_figures_of_a_context_are_rows_of_the_plan_and_of_what_is_behind_it():
     counts = Counts(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]]))
     plan = plan_of()
-    rule = ReserveRule(plan, [[0.1, 0.2], [0.3, 0.4]], deviations=2.0, drift=0.5)
+    rule = ReserveRule(plan, [[0.1, 0.2], [0.3, 0.4]], drift=0.5)
     means = np.array([[0.1, 0.8], [0.3, 0.5]])
     mixture = Mixture(plan, "paper", rule, counts, means)
     figures = mixture.figures(1)
     assert figures == ContextFigures(
-        [0.3, 0.5], [2.0, 5.0], [3.0, 4.0], [7.0, 8.0], [0, 1], [2.6, 5.8, 0.0], [0.4, 0.6], figures.drift_margin_usd
+        [0.3, 0.5], [2.0, 5.0], [3.0, 4.0], [7.0, 8.0], [0, 1], [2.3, 5.4, 0.0], [0.4, 0.6], figures.drift_margin_usd
     )
     assert figures.drift_margin_usd == pytest.approx(0.5 * (0.25 * 0.1 + 0.75 * 0.3))
     assert mixture.figures(1) is figures
@@ -227,7 +227,7 @@ def test_a_revised_context_shows_its_present_figures():
 def test_a_query_of_unknown_context_has_the_means_over_all_contexts():
     counts = Counts(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]]))
     plan = plan_of()
-    rule = ReserveRule(plan, np.full((2, 2), 9.0), deviations=2.0, drift=0.5)
+    rule = ReserveRule(plan, np.full((2, 2), 9.0), drift=0.5)
     mixture = Mixture(plan, "paper", rule, counts, np.array([[0.1, 0.8], [0.3, 0.5]]))
     one = mixture.without_context(np.array([0.5, 0.25]), counts)
     figures = one.figures(0)
@@ -236,7 +236,7 @@ def test_a_query_of_unknown_context_has_the_means_over_all_contexts():
     assert figures.planned == pytest.approx([0.35, 0.675])
     assert figures.costs_usd == pytest.approx([1.75, 4.5])
     assert (figures.calls, figures.labels) == ([4.0, 6.0], [12.0, 14.0])
-    assert figures.guarded_cost_usd == pytest.approx([2.75, 5.0, 0.0])
+    assert figures.guarded_cost_usd == pytest.approx([2.25, 4.75, 0.0])
     assert figures.drift_margin_usd == pytest.approx(0.25)
     bare = Mixture(plan, "actual").without_context(np.array([0.5, 0.25]), None).figures(0)
     assert (bare.guarded_cost_usd, bare.planned, bare.calls) == (None, None, [0.0, 0.0])

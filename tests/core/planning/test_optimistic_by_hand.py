@@ -56,7 +56,7 @@ class Transcription:
     def choose(self, context, funds, rng, allowed=None, shift=None):
         self.follow(context, funds)
         plan = Plan(self.bounds.freq, self.reward, self.cost, allow_skip=self.allow_skip)
-        rule = ReserveRule(plan, self.bounds.spread_usd, deviations=0.0, drift=3.0)
+        rule = ReserveRule(plan, self.bounds.spread_usd, with_spread=False, drift=3.0)
         counts = Counts(self.calls, self.labels)
         mixture = Mixture(plan, "actual", rule, counts, self.means)
         if context == NO_CONTEXT:

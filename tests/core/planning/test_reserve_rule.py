@@ -7,7 +7,7 @@ import pytest
 from support.draws import Scripted
 from wiserouter import Estimates, Plan
 from wiserouter.budgets.funds import Funds
-from wiserouter.planning.mixture import DEVIATIONS, Mixture, ReserveRule, permitted, room_usd
+from wiserouter.planning.mixture import Mixture, ReserveRule, permitted, room_usd
 
 
 def permits(reserve_rule, plan, funds, model):
@@ -41,7 +41,7 @@ def test_the_reserve_rule_with_drift_and_cushion_by_hand():
     # the mean is left for the last
     plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
     reserve_rule = ReserveRule(plan, [[0.1, 0.2]], drift=2.0)
-    least = 3.0 + DEVIATIONS * 0.2 + 9 * 1.0 + 2.0 * 0.1 * math.sqrt(9) + 0.5
+    least = 3.0 + 0.2 + 9 * 1.0 + 2.0 * 0.1 * math.sqrt(9) + 0.5
     assert permits(reserve_rule, plan, Funds(least + 1e-9, 10, cushion_usd=0.5), 1)
     assert not permits(reserve_rule, plan, Funds(least - 1e-9, 10, cushion_usd=0.5), 1)
     assert permits(reserve_rule, plan, Funds(least - 0.5 + 1e-9, 10), 1)

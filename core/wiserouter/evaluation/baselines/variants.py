@@ -71,7 +71,7 @@ def value_of(constant: str) -> float:
         value = getattr(sys.modules.get(f"wiserouter.{room}"), name, None)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return value
-    rule = f"a constant must be a number in a module of {', '.join(ROOMS)}, such as planning.mixture.DEVIATIONS"
+    rule = f"a constant must be a number in a module of {', '.join(ROOMS)}, such as learning.shrinkage.PRIOR_COUNT"
     raise InvalidInput(f"{rule}; got {constant!r}", value=constant)
 
 

@@ -13,7 +13,6 @@ TUNED = (
     "learning.random_effects.SLOPE_SPREAD",
     "learning.shrinkage.UNIDENTIFIED_STRENGTH",
     "planning.live_plan.RESOLVE_GROWTH",
-    "planning.mixture.DEVIATIONS",
     "planning.policies.optimistic.DRIFT",
     "planning.policies.optimistic.HORIZON_GROWTH",
     "planning.policies.optimistic.REFRESH_GROWTH",

@@ -215,9 +215,9 @@ class Optimistic:
         ahead = (funds.requests, funds.share) if after is None else (funds.requests + after, 1.0)
         self._means, reward, cost_usd = self._optimistic.refresh(*ahead)
         self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip, revisable=True)
-        # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
+        # no spread, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
         # the larger one of all models, and would lock them out
-        reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=0.0, drift=DRIFT)
+        reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, with_spread=False, drift=DRIFT)
         # what the next decision would otherwise wait for
         self._live.split_from_floor(0, funds.rate_usd)
         _ = reserve_rule.drift_margin_usd
