@@ -156,7 +156,6 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
         estimator: str = "means",
-        token_cost: bool | None = None,
         rate_usd: float | None = None,
         store: str | Store = "memory://",
         seed: int = 0,
@@ -184,8 +183,6 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         estimator : {"means", "ridge", "auto"}, default "means"
             Estimator of a query's deviation from the mean rewards of its context. "ridge" is for logs in which all
             models answered the same queries; "auto" takes it where it gains over a standard error, held out.
-        token_cost : bool, optional
-            Let costs follow the length of the query. By default False, or the better of the two under "auto".
         rate_usd : float, optional
             The budget per query to compare at; by default midway between the lowest and the highest useful one.
         store : str or Store, default "memory://"
@@ -216,7 +213,6 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             contexts=contexts,
             models=models,
             estimator=estimator,
-            token_cost=token_cost,
             rate_usd=rate_usd,
             seed=seed,
             progress=progress,
@@ -362,7 +358,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         eligible : iterable of str, optional
             The models that may take it; all by default.
         input_tokens : int, optional
-            Its length; counted from `text` if limits, prices or costs by length need it.
+            Its length; counted from `text` if limits or prices need it.
         max_output_tokens : int, optional
             The most tokens that this call may return.
         worst_case_usd : mapping of str to float, optional

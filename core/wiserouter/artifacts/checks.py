@@ -27,11 +27,10 @@ _DEVIATING = ("cost", "reward", "reward_sq")
 
 
 class Rule(NamedTuple):
-    """The rule of one array: its shape, least value, and whether NaN stands for a number that was not observed."""
+    """The rule of one array: its shape, least value, and the kinds of its numbers."""
 
     shape: Shape
     least: float = 0.0
-    missing: bool = False
     kinds: str = "fiu"
 
 
@@ -158,7 +157,7 @@ def check_residuals(settings: Mapping[str, Any], arrays: Arrays, shape: Shape, d
     Parameters
     ----------
     settings : mapping
-        Those of `QueryResiduals`.
+        Those of `QueryResiduals`; null where all that was fitted are costs by length, of earlier versions.
     arrays : mapping of str to ndarray
         Its arrays.
     shape : tuple of int
@@ -169,8 +168,6 @@ def check_residuals(settings: Mapping[str, Any], arrays: Arrays, shape: Shape, d
     if settings["n_models"] != shape[1] or not isinstance(settings["n_models"], int):
         raise InvalidInput(f"finer.n_models must be the number of models, {shape[1]}, got {settings['n_models']!r}")
     rules = _residual_rules(settings["residual"], arrays, shape, dim)
-    if any(name.startswith("length.") for name in arrays):
-        rules |= _length_rules(shape)
     if any(name.startswith("prices.") for name in arrays):
         n = arrays["prices.price"].size
         rules |= {"prices.price": Rule((n,)), "prices.spend_usd": Rule((n,))}
@@ -189,7 +186,7 @@ def check_array(name: str, array: NDArray[Any], rule: Rule) -> None:
         raise InvalidInput(f"{name} must have shape {rule.shape}, got {array.shape}")
     with np.errstate(all="ignore"):
         values = array.astype(np.float64)
-        good = (values >= rule.least) & (values <= MAX_NUMBER) | (np.isnan(values) & rule.missing)
+        good = (values >= rule.least) & (values <= MAX_NUMBER)
     if not good.all():
         bad = values[~good].flat[0].item()
         raise InvalidInput(f"{name} must hold finite numbers from {rule.least:g} to {MAX_NUMBER:g}, got {bad!r}")
@@ -207,14 +204,6 @@ def _residual_rules(name: str | None, arrays: Arrays, shape: Shape, dim: int) ->
     if name is None:
         return {}
     raise InvalidInput(f"finer.residual must be {Ridge.name!r} or null, got {name!r}")
-
-
-def _length_rules(shape: Shape) -> dict[str, Rule]:
-    return {
-        "length.price": Rule((shape[1],)),
-        "length.sums": Rule((6, *shape)),
-        "length.usual_tokens": Rule((shape[0],), missing=True),
-    }
 
 
 def _check_length(name: str, rows: NDArray[Any]) -> None:

@@ -5,6 +5,7 @@ The keys `portraits` (summaries of contexts) and `finer` (residuals of queries) 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 from wiserouter.prompts.encoders.base import QUICK
+
+logger = logging.getLogger("wiserouter")
 
 _CONTEXT_ARRAYS = ("contexts.centroids", "contexts.freq")
 _KINDS = "?biufUS"
@@ -115,24 +118,23 @@ def _parts(
     check_manifest(manifest)
     models = Pool([_model(fields) for fields in manifest["models"]]).models
     contexts = _contexts(manifest, arrays)
-    shape, settings = (contexts.n_contexts, len(models)), manifest.get("finer")
-    sums, finer = _without("estimates.", arrays), _without("finer.", arrays)
+    shape, sums = (contexts.n_contexts, len(models)), _without("estimates.", arrays)
     if "scored" not in sums and "delay_s" not in sums:  # a file of an earlier version
         sums |= {"scored": np.minimum(sums["labels"], sums["invoked"]), "delay_s": np.zeros(shape)}
-    check_estimates(sums, shape, deviating=settings is not None)
+    check_estimates(sums, shape, deviating=manifest.get("finer") is not None)
     call_sums = _without("calls.", arrays)
     if call_sums:
         check_call_sums(call_sums, shape)
     policy = open_policy(manifest["policy"]["name"], manifest["policy"]["settings"])
     take_first_prices(policy, models, manifest.get("first_prices", {}))
-    check_residuals(settings or {"n_models": shape[1], "residual": None}, finer, shape, contexts.dim)
+    residuals = _residuals(path, manifest.get("finer"), _without("finer.", arrays), shape, contexts.dim)
     return RouterParts(
         models=models,
         contexts=contexts,
         encoder=_encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
         policy=policy,
-        estimates=Estimates.of_arrays(without_negatives(sums, deviating=settings is not None)),
-        residuals=None if settings is None else QueryResiduals.of_arrays(settings, finer),
+        estimates=Estimates.of_arrays(without_negatives(sums, deviating=residuals is not None)),
+        residuals=residuals,
         call_sums=call_sums or None,
         agreements=checked_sums(manifest.get("agreements", {})),
     )
@@ -164,6 +166,17 @@ def _check_prefixes(arrays: dict[str, Any]) -> None:
             raise InvalidInput(f"{name} must hold real numbers or text, got {array.dtype}")
         if name not in _CONTEXT_ARRAYS and not name.startswith(("estimates.", "encoder.", "finer.", "calls.")):
             raise InvalidInput(f"the arrays of an artifact must be known ones, got {name!r}")
+
+
+def _residuals(
+    path: str | Path, saved: dict[str, Any] | None, arrays: dict[str, Any], shape: tuple[int, int], dim: int
+) -> QueryResiduals | None:
+    """Return the estimators of single queries, without the costs by length that early versions fitted."""
+    kept = {name: array for name, array in arrays.items() if not name.startswith("length.")}
+    check_residuals(saved or {"n_models": shape[1], "residual": None}, kept, shape, dim)
+    if len(kept) < len(arrays):
+        logger.warning("%s: costs no longer follow the length of a query: the means of its context count", path)
+    return None if saved is None or saved["residual"] is None else QueryResiduals.of_arrays(kept)
 
 
 def _encoder(

@@ -59,9 +59,6 @@ def fit(
     scale: ScaleOption = None,
     joined: Joined = None,
     estimator: Annotated[str, typer.Option(help="means, ridge, or auto: the best on held-out queries.")] = "means",
-    token_cost: Annotated[
-        bool | None, typer.Option("--token-cost/--no-token-cost", help="Estimate costs by the length of the query.")
-    ] = None,
     budget_per_query: Annotated[
         float | None,
         typer.Option(help="USD at which auto compares; by default midway between the useful budgets."),
@@ -107,7 +104,6 @@ def fit(
             contexts=None if first is None else first.contexts,
             models=priced and _of_log(priced, source.models),
             estimator=estimator,
-            token_cost=token_cost,
             rate_usd=budget_per_query,
             seed=seed,
             progress=reporter(bars),
@@ -217,9 +213,8 @@ def _show_comparison(comparison: Comparison) -> None:
 
 
 def _candidate_row(one: CandidateScore, *, chosen: bool) -> tuple[str, ...]:
-    name = f"{one.estimator}, cost by length" if one.token_cost else one.estimator
     figures = (f"{one.value:.4f}", f"{one.gain:+.4f}", f"{one.gain_se:.4f}", usd(one.spend_usd))
-    return name, *figures, "chosen" if chosen else ""
+    return one.estimator, *figures, "chosen" if chosen else ""
 
 
 def names(models: str | None) -> list[str] | None:

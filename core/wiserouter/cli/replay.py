@@ -44,9 +44,6 @@ def replay(
     estimator: Annotated[
         str, typer.Option(help="means, ridge, or auto: the best on held-out queries of the training half.")
     ] = "means",
-    token_cost: Annotated[
-        bool | None, typer.Option("--token-cost/--no-token-cost", help="Estimate costs by the length of the query.")
-    ] = None,
     limit: Annotated[
         str, typer.Option(help="expected, or hard: the worst case is the model's most expensive call.")
     ] = "expected",
@@ -68,7 +65,6 @@ def replay(
         _one_of("limit", limit, ("expected", "hard")),
         _one_of("accounting", accounting, ("actual", "paper")),
         estimator,
-        token_cost,
         budgets[0].amount_usd if len(budgets) == 1 and budgets[0].per_query else None,
     )
     full, dropped = dense_table(open_log(log, names(models)))
@@ -103,7 +99,6 @@ class _ReplayOptions(NamedTuple):
     limit: Any
     accounting: Any
     estimator: str
-    token_cost: bool | None
     rate_usd: float | None
 
 
@@ -139,7 +134,6 @@ def _prepare(
         n_contexts=contexts,
         policy=Offline(accounting=options.accounting),
         estimator=options.estimator,
-        token_cost=options.token_cost,
         rate_usd=options.rate_usd,
     )
 

@@ -20,7 +20,6 @@ from wiserouter.evaluation.reference_policies import reference_outcomes
 from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.fitting.log import LogBatch, LogColumns, RoutingLog
 from wiserouter.planning.policies import Policy
-from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.encoders import EncoderLike
 from wiserouter.router import WiseRouter
 from wiserouter.types import Embedding, FloatArray, IntArray
@@ -40,14 +39,13 @@ class Replay(NamedTuple):
 
 
 class ReplaySetup(NamedTuple):
-    """A fitted router and the test queries that it is to serve, with their embeddings, contexts and lengths."""
+    """A fitted router and the test queries that it is to serve, with their embeddings and contexts."""
 
     router: WiseRouter
     test: Table
     embeddings: Embedding
     contexts: IntArray
     seed: int
-    tokens: list[int] | None = None
 
 
 CONVERSATION = "conversation"
@@ -93,7 +91,6 @@ def prepare(
     n_contexts: int = 16,
     policy: Policy | None = None,
     estimator: str = "means",
-    token_cost: bool | None = None,
     rate_usd: float | None = None,
 ) -> ReplaySetup:
     """Fit a router on one half of a table as `WiseRouter.fit` does, and assign the other half to its contexts.
@@ -115,7 +112,6 @@ def prepare(
         n_contexts=n_contexts,
         policy=policy,
         estimator=estimator,
-        token_cost=token_cost,
         rate_usd=rate_usd,
         seed=seed,
     )
@@ -166,7 +162,7 @@ def _served(router: WiseRouter, setup: ReplaySetup, tick: Tick | None) -> Iterab
         if tick is not None:
             tick(1)
         try:
-            decision = router.decide(embedding=embedding, input_tokens=setup.tokens[i] if setup.tokens else None)
+            decision = router.decide(embedding=embedding)
         except (BudgetError, QuerySkipped):
             yield NOT_SERVED
             continue
@@ -188,21 +184,11 @@ def _setup(router: WiseRouter, test: Table, max_cost_usd: FloatArray, seed: int)
         seed=seed,
     )
     embeddings = _embeddings(bounded, test.prompts)
-    return ReplaySetup(
-        bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed, _tokens(bounded, test.prompts)
-    )
-
-
-def _tokens(router: WiseRouter, prompts: list[str]) -> list[int] | None:
-    """Return the length of every prompt in tokens, or None if the router does not estimate costs by length."""
-    if router.residuals is None or router.residuals.length is None:
-        return None
-    return [count_tokens(prompt).tokens for prompt in prompts]
+    return ReplaySetup(bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed)
 
 
 def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
-    judges = router.residuals is not None and router.residuals.residual is not None
-    if router.encoder is None or (router.contexts.n_contexts == 1 and not judges):
+    if router.encoder is None or (router.contexts.n_contexts == 1 and router.residuals is None):
         return np.zeros((len(prompts), 0), dtype=np.float32)
     return router.encoder.encode_many(prompts)
 

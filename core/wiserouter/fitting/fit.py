@@ -92,7 +92,6 @@ def fit_parts(
     contexts: Contexts | None = None,
     models: Sequence[Model] | None = None,
     estimator: str = "means",
-    token_cost: bool | None = None,
     rate_usd: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -129,15 +128,13 @@ def fit_parts(
         calls = sample_calls(log, rng)
         encoders = compare_encoders(calls, n_contexts, rate_usd=rate_usd, seed=seed)
         encoder = chosen_encoder(encoders)
-    prices = [model.price for model in pool]
-    terms = ResidualTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
     fitted = fit_log(
         log,
         None if encoder == OF_COLUMN else open_encoder(encoder),
         n_contexts,
         seed=seed,
         progress=progress or _silent,
-        terms=terms,
+        terms=ResidualTerms(estimator, rate_usd),
         contexts=contexts,
         n_jobs=n_jobs,
     )
@@ -229,8 +226,7 @@ def fit_log(
     residuals, comparison = None, None
     if counts.residuals is not None and terms is not None:
         progress("comparing", 0)
-        queries_of_sample = counts.residuals.in_contexts(counted, counts_tokens=terms.needs_tokens)
-        residuals, comparison = fit_residuals(queries_of_sample, counted, estimates, terms, seed)
+        residuals, comparison = fit_residuals(counts.residuals.in_contexts(counted), counted, estimates, terms, seed)
     return Fitted(encoder, counted, estimates, counts.max_cost_usd, residuals, comparison)
 
 

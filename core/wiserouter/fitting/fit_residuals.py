@@ -1,8 +1,7 @@
-"""Estimators of single queries, fitted on a sample of a log, by the embedding and the length of a query."""
+"""Estimators of single queries, fitted on a sample of a log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from wiserouter.fitting.log.batch import first_rows, merged
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals, Ridge, Sample
-from wiserouter.learning.residuals.cross_validation import HeldOut, fit_length, hold_out
+from wiserouter.learning.residuals.cross_validation import HeldOut, hold_out
 from wiserouter.learning.residuals.held_out_routing import HeldOutRouting
 from wiserouter.learning.residuals.model_selection import (
     AUTO,
@@ -22,7 +21,6 @@ from wiserouter.learning.residuals.model_selection import (
     compare,
 )
 from wiserouter.planning.plan import Plan
-from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding
 from wiserouter.validation import check_amount
@@ -38,28 +36,17 @@ class ResidualTerms(NamedTuple):
     ----------
     estimator : {"means", "ridge", "auto"}
         Of the rewards.
-    token_cost : bool or None
-        Whether costs follow the length; None lets "auto" decide.
     rate_usd : float or None
         The budget per query to compare at; None is midway between the cheapest and the most expensive useful one.
-    input_price_usd : sequence of float
-        List price of an input token of each model, 0 where there is none.
     """
 
     estimator: str
-    token_cost: bool | None
     rate_usd: float | None
-    input_price_usd: Sequence[float]
 
     @property
     def has_estimators(self) -> bool:
         """True if there is an estimator to fit."""
-        return self.estimator != MEANS or bool(self.token_cost)
-
-    @property
-    def needs_tokens(self) -> bool:
-        """True if costs by length are fitted, or compared."""
-        return self.estimator == AUTO if self.token_cost is None else self.token_cost
+        return self.estimator != MEANS
 
     def check(self) -> None:
         """Raise `InvalidInput` if there is no such estimator or the rate is not an amount."""
@@ -100,46 +87,28 @@ class ResidualSample:
         self._parts += later._parts
         self._embeddings += later._embeddings
 
-    def in_contexts(self, contexts: Contexts, *, counts_tokens: bool = True) -> Sample:
-        """Return the queries with their contexts, one row each; of no length where tokens are not counted."""
+    def in_contexts(self, contexts: Contexts) -> Sample:
+        """Return the queries with their contexts, one row each."""
         first = first_rows(np.concatenate([part.query for part in self._parts]))
         calls, embeddings = merged(self._parts), np.concatenate(self._embeddings)[first]
-        lengths = [count_tokens(prompt).tokens if counts_tokens else 0 for prompt in calls.prompts]
-        tokens = np.array(lengths, dtype=np.float64)
-        return Sample(embeddings, contexts.assign_many(embeddings), tokens, calls.reward, calls.cost_usd)
+        return Sample(embeddings, contexts.assign_many(embeddings), calls.reward, calls.cost_usd)
 
 
 def fit_residuals(
     sample: Sample, contexts: Contexts, estimates: Estimates, terms: ResidualTerms, seed: int
 ) -> tuple[QueryResiduals | None, Comparison | None]:
     """Return the estimators that the terms ask for; for "auto", those that do best on held-out queries."""
-    held_out = hold_out(
-        sample, contexts.n_contexts, terms.input_price_usd, seed, ridge=terms.estimator in {AUTO, Ridge.name}
-    )
+    held_out = hold_out(sample, contexts.n_contexts, seed)
     if terms.estimator != AUTO:
-        return _fitted(sample, held_out, estimates, terms, terms.estimator, bool(terms.token_cost)), None
+        return _fitted(sample, held_out, estimates), None
     plan = Plan(contexts.freq, *estimates.means())
     rate = (plan.floor_usd + plan.ceiling_usd) / 2 if terms.rate_usd is None else terms.rate_usd
-    token_costs = (False, True) if terms.token_cost is None else (terms.token_cost,)
-    comparison = compare(sample, held_out, rate, token_costs=token_costs)
-    chosen = comparison.chosen
-    return _fitted(sample, held_out, estimates, terms, chosen.estimator, chosen.token_cost), comparison
+    comparison = compare(sample, held_out, rate)
+    return None if comparison.chosen.estimator == MEANS else _fitted(sample, held_out, estimates), comparison
 
 
-def _fitted(
-    sample: Sample, held_out: HeldOut, estimates: Estimates, terms: ResidualTerms, estimator: str, token_cost: bool
-) -> QueryResiduals | None:
-    """Return an estimator fitted on the whole sample, and its price curve from the held-out predictions."""
-    if estimator == MEANS and not token_cost:
-        return None
-    n_contexts, n_models = estimates.shape
-    ridge = None
-    if estimator == Ridge.name and held_out.ridge is not None:
-        strength, share, _ = held_out.ridge
-        ridge = Ridge.fitted(sample.embeddings, sample.reward, estimates.means().reward, strength, share)
-    return QueryResiduals(
-        n_models,
-        ridge,
-        fit_length(sample, n_contexts, terms.input_price_usd) if token_cost else None,
-        HeldOutRouting(sample, *held_out.predicted(estimator, token_cost=token_cost)).curve(),
-    )
+def _fitted(sample: Sample, held_out: HeldOut, estimates: Estimates) -> QueryResiduals:
+    """Return the regression fitted on the whole sample, and its price curve from the held-out predictions."""
+    strength, share, _ = held_out.ridge
+    ridge = Ridge.fitted(sample.embeddings, sample.reward, estimates.means().reward, strength, share)
+    return QueryResiduals(ridge, HeldOutRouting(sample, *held_out.predicted(Ridge.name)).curve())

@@ -189,7 +189,7 @@ class Mixture:
 
         Each query has a best model at the price, so that the mix of the plan is not needed.
         """
-        own_reward, own_cost_usd, price, known_usd, valued = shift
+        own_reward, price, own_cost_usd, valued = shift
         left_usd, requests, _, _, _ = funds
         plan, figures = self.plan, self._figures.get(context) or self.figures(context)
         rewards, costs_usd, _, _, envelope, guarded, planned, margin_usd = figures
@@ -198,7 +198,7 @@ class Mixture:
             return None
         if left_usd <= 0.0 or requests <= 0 or left_usd / requests < floor:
             return None
-        if own_cost_usd is not None or known_usd is not None or valued is not None or planned is not None:
+        if own_cost_usd is not None or valued is not None or planned is not None:
             return None
         k, best = -1, envelope[0]
         most = -price * costs_usd[best]  # the worth of the cheapest model at a reward of 0, the least there is

@@ -29,8 +29,6 @@ class Query(NamedTuple):
         Its length, where limits or prices need it.
     embedding : ndarray of shape (dim,) or None
         Kept where its own reward is estimated, or contexts are fitted on it.
-    length_tokens : int or None
-        The best count of its length, where its own cost is estimated.
     version : int
         The version of the contexts that it was read in.
     """
@@ -38,7 +36,6 @@ class Query(NamedTuple):
     context: int
     input_tokens: int | None
     embedding: Embedding | None = None
-    length_tokens: int | None = None
     version: int = 0
 
 
@@ -55,8 +52,6 @@ class QueryReader:
         Its limits and prices decide whether tokens are needed.
     keeps_embedding : bool
         Whether a query keeps its embedding; text is then always encoded.
-    keeps_length : bool
-        Whether a query keeps the best count of its tokens.
     reassigns : bool, default False
         Whether contexts are fitted while serving: an embedding then outranks a context that was found earlier, and a
         query without an embedding has no context once there are several.
@@ -76,14 +71,13 @@ class QueryReader:
         pool: Pool,
         *,
         keeps_embedding: bool,
-        keeps_length: bool,
         reassigns: bool = False,
         version: int = 0,
     ) -> None:
         self._contexts, self._encoder = contexts, encoder
         self._counts_tokens = {hard: pool.needs_tokens(hard=hard) for hard in (False, True)}
         self._n_contexts = contexts.n_contexts
-        self._keeps_embedding, self._keeps_length, self._reassigns = keeps_embedding, keeps_length, reassigns
+        self._keeps_embedding, self._reassigns = keeps_embedding, reassigns
         self.version = version
         self._encodes_quickly = getattr(encoder, "spec", "") in QUICK
 
@@ -124,9 +118,7 @@ class QueryReader:
         else:
             assigned = self._assigned(text, embedding if kept is None else kept)
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
-        if not self._keeps_length:
-            return tuple.__new__(Query, (assigned, tokens, kept, None, self.version))  # in half the time of a call
-        return tuple.__new__(Query, (assigned, tokens, kept, self._length(text, input_tokens), self.version))
+        return tuple.__new__(Query, (assigned, tokens, kept, self.version))  # in half the time of a call
 
     def read_again(self, query: Query) -> Query:
         """Return a query that was read in other contexts, in those of this reader."""
@@ -151,9 +143,6 @@ class QueryReader:
         if x.shape != (dim,) or not math.isfinite(x.dot(x)):
             raise InvalidInput(f"embedding must be finite and of shape ({dim},), got shape {x.shape}")
         return x
-
-    def _length(self, text: str | None, input_tokens: int | None) -> int | None:
-        return input_tokens if input_tokens is not None or text is None else count_tokens(text).tokens
 
     def checked_context(self, context: int) -> int:
         """Return a context if there is one of this number, or it is `NO_CONTEXT`; raise `InvalidInput` otherwise."""

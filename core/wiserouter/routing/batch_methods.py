@@ -11,7 +11,6 @@ import numpy as np
 from wiserouter.errors import InvalidInput, UnknownDecision
 from wiserouter.learning.cost_prior import list_costs_usd
 from wiserouter.learning.estimates import Means
-from wiserouter.learning.residuals.shift import LEAST_SHARE
 from wiserouter.learning.shrinkage import mean_errors
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.tokens import count_tokens
@@ -143,7 +142,7 @@ class RouterBatches(RouterSignals):
                 embeddings = self._embedded(queries)
             names = self.pool.names
             factor = _factors(price_factor, self.pool.models)
-            contexts, reward, cost = self._figures_of(embeddings, tokens, len(queries))
+            contexts, reward, cost = self._figures_of(embeddings, len(queries))
             np.multiply(cost, factor, out=cost, where=np.isfinite(cost))
             self._exclude(cost, tokens, asked)
             if worst is not None:
@@ -198,20 +197,16 @@ class RouterBatches(RouterSignals):
 
     def _embedded(self, texts: Sequence[str]) -> Embedding | None:
         """Return the embeddings of the queries; None where neither contexts nor residuals need them."""
-        residuals, encoder = self.residuals, self.encoder
-        needed = self.contexts.n_contexts > 1 or (residuals is not None and residuals.residual is not None)
+        encoder, needed = self.encoder, self.contexts.n_contexts > 1 or self.residuals is not None
         return encoder.encode_many(texts) if encoder is not None and needed else None
 
     def _lengths(self, texts: Sequence[str]) -> FloatArray | None:
-        """Return the tokens of the queries; None where neither limits nor costs need them."""
-        residuals = self.residuals
-        if self.pool.needs_tokens(hard=False) or (residuals is not None and residuals.length is not None):
+        """Return the tokens of the queries; None where no limit needs them."""
+        if self.pool.needs_tokens(hard=False):
             return np.array([count_tokens(text).tokens for text in texts], dtype=np.float64)
         return None
 
-    def _figures_of(
-        self, embeddings: Embedding | None, tokens: FloatArray | None, n_queries: int
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _figures_of(self, embeddings: Embedding | None, n_queries: int) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return context, expected rewards and expected costs of each query."""
         means, residuals, contexts = self._means(), self.residuals, self.contexts
         at = np.zeros(n_queries, dtype=np.int64)
@@ -220,10 +215,8 @@ class RouterBatches(RouterSignals):
                 raise InvalidInput("allocate needs a router with an encoder to place texts in contexts, got none")
             at = contexts.assign_many(embeddings)
         reward, cost = means.reward[at], means.cost_usd[at]
-        if residuals is not None and residuals.residual is not None and embeddings is not None:
-            reward = np.clip(reward + residuals.residual.shifts(embeddings, at), 0.0, 1.0)
-        if residuals is not None and residuals.length is not None and tokens is not None:
-            cost = np.maximum(cost + residuals.length.shifts(tokens, at), LEAST_SHARE * cost)
+        if residuals is not None and embeddings is not None:
+            reward = np.clip(reward + residuals.ridge.shifts(embeddings, at), 0.0, 1.0)
         return at, reward, cost
 
     def _means(self) -> Means:

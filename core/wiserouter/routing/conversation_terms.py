@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection
 from math import isnan
 from typing import NamedTuple
 
-import numpy as np
-
 from wiserouter.budgets.run_caps import RunCap
-from wiserouter.learning.residuals import QueryFeatures, Shift
+from wiserouter.learning.residuals import Deviations, Shift
 from wiserouter.planning.policies import Choice
 
 
@@ -76,16 +74,11 @@ class ConversationTerms(NamedTuple):
             return Shift(own_cost_usd=self.own_usd)
         return shift._replace(own_cost_usd=self.own_usd)
 
-    def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
-        """Return the features of the query to learn with, with the deviation of this call."""
+    def learned_from(self, predicted: Deviations | None) -> Deviations | None:
+        """Return the deviations to learn with, with that of the cost of this call."""
         if self.learned_shift_usd is None:
-            return features
-        learned = self.learned_shift_usd
-        if features is None:
-            return QueryFeatures(None, Shift(cost_usd=learned))
-        own = features.shift.cost_usd
-        cost_usd = learned if own is None else np.add(own, learned)
-        return features._replace(shift=features.shift._replace(cost_usd=cost_usd))
+            return predicted
+        return Deviations(None if predicted is None else predicted.reward, self.learned_shift_usd)
 
     def of_decision(self, decision_id: str, model: str) -> tuple[str, str, str, str, float]:
         """Return the last fields of its decision: conversation, visit, run, would-be model and value.

@@ -14,7 +14,7 @@ import numpy as np
 
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
 from wiserouter.learning.memory import MEMORY
-from wiserouter.learning.residuals import Shift
+from wiserouter.learning.residuals import Deviations, Shift
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import cheapest_choice
 from wiserouter.planning.policies import Choice, ExploreShare
@@ -148,7 +148,7 @@ class Decider:
         learner, funds = self._learner, budget.funds
         self.share_left = funds.share
         pool = learner.pool
-        context, tokens, embedding, length, version = query
+        context, tokens, embedding, version = query
         candidates = None if eligible is None and pool.unrestricted else pool.eligible(eligible, tokens)
         allowed = candidates
         worst_usd, room_usd = None, None
@@ -159,15 +159,15 @@ class Decider:
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         allowed = allowed if self.limits is None else self.limits.unbanned(allowed, scope)
         residuals = learner.residuals
-        features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
-        shift = None if features is None else features.shift
+        shift = None if residuals is None else residuals.shift(context, embedding, budget.rate_usd)
+        predicted = None if shift is None else Deviations(shift.reward)
         rng = self._rng if draw_key is None else self._keyed_rng(draw_key, scope, budget, terms)
         if value is not None or self._values is not None:
             shift = self._valued(shift, value, scope, funds, terms)
         if terms is None:
             choice = self._choose(budget, funds, context, allowed, shift, rng, scope)
         else:
-            features, shift = terms.learned_from(features), terms.weighed(shift)
+            predicted, shift = terms.learned_from(predicted), terms.weighed(shift)
             choice = self._choose_in(terms, budget, funds, context, allowed, shift, rng, scope)
         if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
@@ -177,7 +177,7 @@ class Decider:
         if value is not None:
             decision = decision._replace(value=float(value))
         caps, counts = ((), True) if terms is None else (terms.caps, terms.counts)
-        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features, caps, counts)
+        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, predicted, caps, counts)
         record.contexts_version, record.contexts = version, learner.context_names.of(version)
         return record
 

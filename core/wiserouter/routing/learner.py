@@ -83,7 +83,7 @@ class Learner:
     @property
     def needs_embedding(self) -> bool:
         """True if a query's embedding bears on its reward in addition to its context."""
-        return self._growing is not None or (self.residuals is not None and self.residuals.residual is not None)
+        return self._growing is not None or self.residuals is not None
 
     @property
     def version(self) -> int:
@@ -101,7 +101,7 @@ class Learner:
         prior = new_model_prior(self.estimates, pool, reward, cost_usd)
         self.estimates.add_model(*prior)
         if self.residuals is not None:
-            self.residuals.add_model(0.0 if model.price is None else model.price.input)
+            self.residuals.add_model()
         self.pool = pool
         self._restart()
 
@@ -118,7 +118,7 @@ class Learner:
             self.sums.reprice(k, factor, new_usd)
             self._run_prices.changed(k, factor, self._now())
             if self.residuals is not None:
-                self.residuals.reprice(k, factor, model.price.input, was_free=bool(new_usd.any()))
+                self.residuals.prices = None  # the spend at each price was measured at the former one
         self._bind()
 
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
@@ -170,12 +170,10 @@ class Learner:
 
     def add_cost(self, record: Record, cost_usd: float, usage: Usage | None) -> int:
         """Learn the cost of a call, and test for drift where a bucket has ended; return its present context."""
-        context, model, features = self.context_of(record), record.model, record.query
+        context, model, predicted = self.context_of(record), record.model, record.deviations
         if context != NO_CONTEXT:
-            plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
+            plain_usd = cost_usd if predicted is None else predicted.plain_cost_usd(model, cost_usd)
             self.sums.add_cost(context, model, plain_usd, usage)
-            if self.residuals is not None and features is not None:
-                self.residuals.learn_cost(features, context, model, cost_usd)
             kept = None if self._growing is None else self._kept(record)
             if kept is not None:
                 kept.cost_usd, kept.usage = cost_usd, usage
@@ -242,11 +240,11 @@ class Learner:
         replaced_weight: float = 1.0,
     ) -> None:
         """Learn the reward of a call, in place of an earlier one of the same call where `replaced` is given."""
-        context, model, features = self.context_of(record), record.model, record.query
+        context, model, predicted = self.context_of(record), record.model, record.deviations
         if context == NO_CONTEXT or (replaced is None and not weight):
             return
-        plain = score if features is None else features.plain_reward(model, score)
-        former = replaced if replaced is None or features is None else features.plain_reward(model, replaced)
+        plain = score if predicted is None else predicted.plain_reward(model, score)
+        former = replaced if replaced is None or predicted is None else predicted.plain_reward(model, replaced)
         if replaced is not None and weight < replaced_weight:
             delay_s = _mean_delay_s(self.estimates, context, model)
         else:
@@ -356,13 +354,11 @@ class Learner:
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""
-        residuals = self.residuals
         self.reader = QueryReader(
             self.contexts,
             self.encoder,
             pool,
             keeps_embedding=self.needs_embedding,
-            keeps_length=residuals is not None and residuals.length is not None,
             reassigns=self._growing is not None,
             version=self.version,
         )

@@ -95,9 +95,9 @@ def own_record(learner: Learner, record: Record) -> Record:
     model = positions.get(name, SKIP)
     if known and model == record.model:
         return record
-    decision, query = record.decision, record.query
+    decision, deviations = record.decision, record.deviations
     if positions.get(record.taken_by, SKIP) != record.model:
-        query = None  # its deviations are those of models in another order
+        deviations = None  # those of models in another order
     if not known or (name and model == SKIP):
         decision = decision._replace(context=NO_CONTEXT)
-    return replace(record, decision=decision, model=model, query=query)
+    return replace(record, decision=decision, model=model, deviations=deviations)

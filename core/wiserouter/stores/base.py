@@ -18,7 +18,7 @@ from wiserouter.types import Decision
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from wiserouter.learning.residuals import QueryFeatures
+    from wiserouter.learning.residuals import Deviations
     from wiserouter.planning.trace import DecisionTrace
     from wiserouter.stores.peer import Peer
 
@@ -45,8 +45,8 @@ class Record:
         The true cost, once charged; the cost at which it counts, where it is presumed.
     trace : DecisionTrace or None
         The figures that it was made from, to explain it; None if a store does not keep them.
-    query : QueryFeatures or None
-        Features of the query, where estimates depend on the single query.
+    deviations : Deviations or None
+        Those that were predicted for the query, where estimates depend on the single query.
     caps : tuple of RunCap
         The budgets of the run that it is a call of, the innermost run first, and of those that run is a part of.
     counts : bool
@@ -70,7 +70,7 @@ class Record:
     reward: float | None = None
     cost_usd: float | None = None
     trace: DecisionTrace | None = None
-    query: QueryFeatures | None = None
+    deviations: Deviations | None = None
     caps: tuple[RunCap, ...] = ()
     counts: bool = True
     scores: Scores = field(default_factory=dict)

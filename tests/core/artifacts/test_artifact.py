@@ -56,6 +56,23 @@ def test_a_router_comes_back_as_it_was(artifact):
     assert [router.decide(p).model for p in PROMPTS] == [again.decide(p).model for p in PROMPTS]
 
 
+@pytest.mark.parametrize("estimator", ["means", "ridge"])
+def test_costs_by_length_of_an_early_file_are_left_out(estimator, tmp_path, caplog):
+    router, path = fitted(estimator=estimator), tmp_path / "x.wise"
+    router.save(path)
+    manifest, arrays = read_artifact(path)
+    manifest.setdefault("finer", {"n_models": 2, "residual": None})
+    arrays |= {"finer.length.price": np.ones(2), "finer.length.sums": np.ones((6, 2, 2))}
+    arrays |= {"finer.length.usual_tokens": np.array([3.0, np.nan]), "finer.prices.price": np.array([0.0, 1.0])}
+    arrays |= {"finer.prices.spend_usd": np.array([2.0, 1.0])}
+    write_artifact(path, manifest, arrays)
+    again = WiseRouter.load(path, seed=0)
+    assert "costs no longer follow the length of a query" in caplog.text
+    assert (again.residuals is None) == (estimator == "means")
+    again.save(path)
+    assert WiseRouter.load(path).estimates.means().cost_usd == pytest.approx(router.estimates.means().cost_usd)
+
+
 def test_summaries_of_contexts_are_kept(artifact, tmp_path):
     assert WiseRouter.load(artifact).contexts.summaries == fitted().contexts.summaries
     manifest, arrays = read_artifact(artifact)

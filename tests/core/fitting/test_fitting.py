@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from support.long_logs import N_MODELS, write_long_log
+from support.long_logs import write_long_log
 from wiserouter import Contexts, Model, Optimistic, RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
@@ -193,7 +193,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(log_files, "PART_ROWS", 2_000)
     batches = RoutingLog.batches
     monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=1_000))
-    terms = ResidualTerms("ridge", None, None, [0.0] * N_MODELS)
+    terms = ResidualTerms("ridge", None)
 
     def fit(rows):
         write_long_log(tmp_path / "log.parquet", rows, words=8)

@@ -39,9 +39,8 @@ def oracle(mixture, context, funds, rng, allowed, shift):
     means = planned if mixture.means is None else mixture.means[context]
     mean_cost = np.array(plan.rows[context].cost_usd)
     reward = planned if shift.reward is None else np.clip(planned + shift.reward, 0.0, 1.0)
-    cost = mean_cost if shift.cost_usd is None else np.maximum(mean_cost + shift.cost_usd, 0.1 * mean_cost)
-    if shift.own_cost_usd is not None:
-        cost = np.where(np.isnan(shift.own_cost_usd), cost, shift.own_cost_usd)
+    own = shift.own_cost_usd
+    cost = mean_cost if own is None else np.where(np.isnan(own), mean_cost, own)
     guarded = (
         np.zeros(len(cost)) if rule is None else np.array(rule.guarded_cost_usd(context)[:-1]) + (cost - mean_cost)
     )
@@ -77,11 +76,10 @@ def draws(draw, kinds=None):
     left = requests * plan.floor_usd + draw(st.floats(-0.5, 2.0)) * (ceiling + 0.1)
     funds = Funds(left, requests, (), draw(st.sampled_from([0.0, 0.05])))
     as_array = kinds is not None  # as a regression predicts, and not as a store has kept it
-    kinds = kinds or draw(st.sets(st.sampled_from(["reward", "cost_usd", "own_cost_usd", "shadow_price"])))
+    kinds = kinds or draw(st.sets(st.sampled_from(["reward", "own_cost_usd", "shadow_price"])))
     deviations = rng.normal(0.0, 0.3, n_models)
     shift = Shift(
         reward=(deviations if as_array else deviations.tolist()) if "reward" in kinds else None,
-        cost_usd=rng.normal(0.0, 0.3, n_models) if "cost_usd" in kinds else None,
         shadow_price=float(rng.random() * 2.0) if "shadow_price" in kinds else None,
         own_cost_usd=np.where(rng.random(n_models) < 0.4, np.nan, rng.random(n_models)).tolist()
         if "own_cost_usd" in kinds

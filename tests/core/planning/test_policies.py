@@ -237,7 +237,7 @@ def test_policies_reopen_by_name():
 def test_where_the_budget_does_not_bind_the_cheapest_of_equal_models_is_taken_for_this_query():
     plan = Plan(freq=[1.0], reward=[[0.8, 0.8]], cost_usd=[[1.0, 2.0]])
     mixture, rich = Mixture(plan, "actual"), Funds(1e6, 10)
-    unmoved, warm = (Shift(np.zeros(2), np.zeros(2), own_cost_usd=own) for own in (None, np.array([1.0, 0.25])))
+    unmoved, warm = (Shift(np.zeros(2), own_cost_usd=own) for own in (None, np.array([1.0, 0.25])))
     assert mixture.choose(0, rich, np.random.default_rng(0), None, unmoved).model == 0
     choice = mixture.choose(0, rich, np.random.default_rng(0), None, warm)
     assert (choice.model, choice.shadow_price, choice.expected_cost_usd) == (1, 0.0, 0.25)

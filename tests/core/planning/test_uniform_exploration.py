@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -66,7 +68,7 @@ def test_limits_and_the_reserve_rule_hold():
     alone = ExploreShare(1.0).vary(tight, Funds(11.0, 10), rng)
     assert alone == tight
     assert ExploreShare(1.0).vary(tight, Funds(9.0, 10), rng) == tight  # nothing but what the plan took is permitted
-    own = ExploreShare(1.0).vary(tight, Funds(11.5, 10), rng, None, Shift(np.zeros(3), np.array([0.0, 2.0, 0.0])))
+    own = ExploreShare(1.0).vary(tight, Funds(11.5, 10), rng, None, Shift(own_cost_usd=[math.nan, 4.0, math.nan]))
     assert dict(own.mix) == {0: 1.0}
 
 

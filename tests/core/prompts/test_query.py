@@ -28,8 +28,8 @@ class Counting:
         return self._inner.encode(text)
 
 
-def reader(contexts=TWO, encoder=None, pool=PLAIN, *, embedding=False, length=False, **options):
-    return QueryReader(contexts, encoder, pool, keeps_embedding=embedding, keeps_length=length, **options)
+def reader(contexts=TWO, encoder=None, pool=PLAIN, *, embedding=False, **options):
+    return QueryReader(contexts, encoder, pool, keeps_embedding=embedding, **options)
 
 
 # contexts
@@ -86,21 +86,13 @@ def test_a_given_length_is_taken_and_checked():
         reader(Contexts.single()).read("text", None, -1, hard=False)
 
 
-def test_the_best_count_is_kept_where_costs_follow_the_length():
-    keeping = reader(Contexts.single(), pool=PRICED, length=True)
-    count = count_tokens("three short words")
-    assert keeping.read("three short words", None, None, hard=True) == Query(0, count.at_most, None, count.tokens)
-    assert keeping.read("three short words", None, 9, hard=True) == Query(0, 9, None, 9)
-    assert keeping.read(None, None, None, 0, hard=False) == Query(0, None)
-
-
 # embeddings
 
 
 def test_an_embedding_is_kept_where_single_queries_are_estimated():
     encoder = Counting()
     query = reader(TWO, encoder, embedding=True).read("odd", None, None, hard=False)
-    assert (query.context, query.embedding.tolist(), query.length_tokens) == (1, [1.0, 1.0], None)
+    assert (query.context, query.embedding.tolist()) == (1, [1.0, 1.0])
     assert query.embedding.dtype == np.float32
     alone = reader(Contexts.single(), encoder, embedding=True).read("even", None, None, hard=False)
     assert (alone.context, alone.embedding.tolist()) == (0, [0.0, 0.0])

@@ -23,7 +23,7 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.errors import BudgetError, NoEligibleModel, QuerySkipped, UnknownDecision
-from wiserouter.learning.residuals import QueryFeatures, QueryResiduals, Shift
+from wiserouter.learning.residuals import QueryResiduals, Ridge, Shift
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock, TableEncoder
 
@@ -337,17 +337,17 @@ def test_the_reserve_of_several_budgets_is_told():
     assert rules(why)["large"] == "reserve rule: c > b - (tau - 1) c_min, less what is held back: 3 > 1.8"
 
 
-def judged(shift, price=None, policy=None):
+def judged(shift, policy=None):
     class Told(QueryResiduals):
-        def features(self, context, embedding, tokens, rate_usd):
-            return QueryFeatures(None, Shift(*map(np.array, shift), price))
+        def shift(self, context, embedding, rate_usd):
+            return shift
 
-    return make(policy=policy or Offline(accounting="paper"), residuals=Told(4))
+    return make(policy=policy or Offline(accounting="paper"), residuals=Told(Ridge(np.zeros((4, 1)), np.zeros((1, 4)))))
 
 
 @pytest.mark.parametrize("policy", [None, Optimistic()])
 def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
-    router = judged(([0.7, 0.0, -0.6, 0.0], [0.0, 0.0, 1.0, 0.0]), 0.1, policy)
+    router = judged(Shift(np.array([0.7, 0.0, -0.6, 0.0]), 0.1, [nan, nan, 4.0, nan]), policy)
     router.start(Budget(250.0, 100))
     decision = router.decide(context=0)
     why = router.explain(decision)
@@ -363,7 +363,7 @@ def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
 
 
 def test_where_the_rate_pays_for_the_cheapest_only_a_judged_query_tells_costs():
-    router = judged(([0.0] * 4, [3.0, 0.0, 0.0, 0.0]))
+    router = judged(Shift(np.zeros(4), None, [4.0, nan, nan, nan]))
     router.start(Budget(90.0, 100))
     why = router.explain(router.decide(context=0))
     assert (why.model, why.shadow_price) == ("middle", None)

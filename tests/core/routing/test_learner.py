@@ -7,8 +7,7 @@ from support.engine_model import ModelEngine
 from wiserouter import Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, Usage, Watch
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.learning.residuals import QueryResiduals
-from wiserouter.learning.residuals.ridge import Ridge
+from wiserouter.learning.residuals import Deviations, QueryResiduals, Ridge
 from wiserouter.routing.learner import Learner
 from wiserouter.stores import Record
 from wiserouter.stores.engines.base import ReadRequest, Reply
@@ -121,16 +120,15 @@ def test_drift_is_tested_when_a_bucket_ends(caplog):
 
 
 def test_residuals_take_the_predicted_deviation_off():
-    residuals = QueryResiduals(2, Ridge(np.eye(2), np.zeros((2, 2))))
+    residuals = QueryResiduals(Ridge(np.eye(2), np.zeros((2, 2))))
     learner = Learner(parts(policy=Offline(), residuals=residuals)._replace(estimates=_table()), Clock())
     assert learner.needs_embedding
     x = np.array([1.0, 0.0], dtype=np.float32)
-    features = residuals.features(0, x, None, 1.0)
     one = record(0, 0)
-    one.query = features
+    one.deviations = Deviations(residuals.shift(0, x, 1.0).reward)
     before = learner.estimates.reward[0, 0]
     learner.add_reward(one, 1.0, None)
-    assert learner.estimates.reward[0, 0] == pytest.approx(before + 1.0 - features.shift.reward[0])
+    assert learner.estimates.reward[0, 0] == pytest.approx(before + 1.0 - one.deviations.reward[0])
 
 
 def _table():

@@ -20,7 +20,7 @@ from wiserouter import (
     Usage,
     WiseRouter,
 )
-from wiserouter.learning.residuals import QueryFeatures, Shift
+from wiserouter.learning.residuals import Deviations
 from wiserouter.routing.own_records import ContextNames, own_record
 from wiserouter.routing.shadow import observed_scope
 from wiserouter.stores.base import Record
@@ -267,12 +267,12 @@ def test_an_early_record_may_have_the_index_of_the_model_that_answered(scope, in
 def test_deviations_of_models_in_another_order_are_left_out():
     router = worker(MemoryStore(), "small", "large")
     decision = Decision("d", "large", 0, 1.0, 0.0, 0.0, 0.1, 0.5, 0.1, "default", 0.0)
-    query = QueryFeatures(None, Shift([0.25, 0.5], None))
-    mine, theirs = (Record(decision, model, "actual", query=query, contexts="1") for model in (1, 0))
+    predicted = Deviations([0.25, 0.5])
+    mine, theirs = (Record(decision, model, "actual", deviations=predicted, contexts="1") for model in (1, 0))
     assert own_record(router._learner, mine) is mine
     found = own_record(router._learner, theirs)
-    assert (found.model, found.query, found.decision.context) == (1, None, 0)
-    assert (theirs.model, theirs.query) == (0, query)
+    assert (found.model, found.deviations, found.decision.context) == (1, None, 0)
+    assert (theirs.model, theirs.deviations) == (0, predicted)
     unknown = own_record(router._learner, Record(decision._replace(model="other"), 1, "actual"))
     assert (unknown.model, unknown.decision.context, unknown.name) == (-1, NO_CONTEXT, "other")
 

@@ -119,9 +119,8 @@ class _FittedRouted(FittedMethod):
 
 
 def _residuals(training: Training, estimates: Estimates, estimator: str) -> QueryResiduals | None:
-    sample = Sample(training.embeddings, training.context_ids, training.chars.astype(np.float64), *training.table())
-    terms = ResidualTerms(estimator, None, None, np.zeros(training.n_models).tolist())
-    return fit_residuals(sample, training.contexts, estimates, terms, seed=0)[0]
+    sample = Sample(training.embeddings, training.context_ids, *training.table())
+    return fit_residuals(sample, training.contexts, estimates, ResidualTerms(estimator, None), seed=0)[0]
 
 
 class RouterServer(Server):

@@ -6,7 +6,6 @@ spend the same and only rewards differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +27,6 @@ class CandidateScore(NamedTuple):
     ----------
     estimator : str
         "means" or "ridge".
-    token_cost : bool
-        Whether costs follow the query's length.
     value : float
         Mean reward of the held-out queries.
     spend_usd : float
@@ -39,7 +36,6 @@ class CandidateScore(NamedTuple):
     """
 
     estimator: str
-    token_cost: bool
     value: float
     spend_usd: float
     gain: float
@@ -71,25 +67,17 @@ def check_estimator(name: str) -> str:
     return name
 
 
-def compare(
-    sample: Sample, held_out: HeldOut, rate_usd: float, *, token_costs: Sequence[bool] = (False, True)
-) -> Comparison:
-    """Return the scores of context means and every estimator, each without and with costs by length, at one rate."""
-    names = [MEANS] if held_out.ridge is None else list(ESTIMATORS)
-    runs = {
-        (name, token_cost): HeldOutRouting(sample, *held_out.predicted(name, token_cost=token_cost)).at_rate(rate_usd)
-        for name in names
-        for token_cost in token_costs
-    }
-    reference = runs[MEANS, token_costs[0]]
-    standings = tuple(_score(*key, run, reference) for key, run in runs.items())
+def compare(sample: Sample, held_out: HeldOut, rate_usd: float) -> Comparison:
+    """Return the scores of context means and of every estimator at one rate."""
+    runs = {name: HeldOutRouting(sample, *held_out.predicted(name)).at_rate(rate_usd) for name in ESTIMATORS}
+    standings = tuple(_score(name, run, runs[MEANS]) for name, run in runs.items())
     best = max(standings, key=lambda one: one.gain)
     return Comparison(rate_usd, standings, best if best.gain > best.gain_se else standings[0])
 
 
-def _score(estimator: str, token_cost: bool, run: Run, reference: Run) -> CandidateScore:
+def _score(estimator: str, run: Run, reference: Run) -> CandidateScore:
     price = reference.shadow_price
     gain = (run.reward - reference.reward) - price * (run.cost_usd - reference.cost_usd)
     se = float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("inf")
     value, spend = float(run.reward.mean()), float(run.cost_usd.mean())
-    return CandidateScore(estimator, token_cost, value, spend, float(gain.mean()), se)
+    return CandidateScore(estimator, value, spend, float(gain.mean()), se)

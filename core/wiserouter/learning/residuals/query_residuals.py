@@ -1,9 +1,8 @@
-"""The estimators of single queries as one object; costs by length go on learning while the router serves.
+"""The estimators of single queries as one object: a regression of rewards, and the prices at which such queries spend.
 
-A deviation is added to the mean that it deviates from. As soon as deviations decide, they also select
-the observations: the calls of an expensive model would be those with upward deviations. So `plain_reward` and
-`plain_cost_usd` subtract the predicted deviation from an observation, and the context means stay those of a usual query
-of the context.
+A deviation is added to the mean that it deviates from. As soon as deviations decide, they also select the observations:
+the calls of an expensive model would be those with upward deviations. So `plain_reward` and `plain_cost_usd` subtract
+the predicted deviation from an observation, and the context means stay those of a usual query of the context.
 """
 
 from __future__ import annotations
@@ -11,37 +10,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.learning.residuals.price_curve import PriceCurve
 from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.learning.residuals.token_cost import LengthCost
 from wiserouter.types import NO_CONTEXT, Embedding, FloatArray
 
 
-class QueryFeatures(NamedTuple):
-    """The features of a query that its decision keeps, to learn from its cost and reward.
+class Deviations(NamedTuple):
+    """The deviations that were predicted for a query, each of shape (n_models,), or None where there are none.
 
     Attributes
     ----------
-    tokens : int or None
-        Its length, kept where costs follow it.
-    shift : Shift
-        The predicted deviation.
+    reward : array-like or None
+        By the regression on its embedding.
+    cost_usd : sequence of float or None
+        By the length and the cached prefix of its conversation.
     """
 
-    tokens: int | None
-    shift: Shift
+    reward: FloatArray | Sequence[float] | None = None
+    cost_usd: Sequence[float] | None = None
 
     def plain_reward(self, model: int, reward: float) -> float:
         """Return a reward less the predicted deviation of its query."""
-        return reward - _of_model(self.shift.reward, model)
+        return reward - _of_model(self.reward, model)
 
     def plain_cost_usd(self, model: int, cost_usd: float) -> float:
         """Return a cost less the predicted deviation of its query."""
-        return cost_usd - _of_model(self.shift.cost_usd, model)
+        return cost_usd - _of_model(self.cost_usd, model)
 
 
 class QueryResiduals:
@@ -49,88 +46,46 @@ class QueryResiduals:
 
     Parameters
     ----------
-    n_models : int
-        Number of models.
-    residual : Ridge, optional
+    ridge : Ridge
         Of rewards, by the embedding.
-    length : LengthCost, optional
-        Of costs, by the length.
     prices : PriceCurve, optional
         The spend of such queries at each shadow price.
     """
 
-    def __init__(
-        self,
-        n_models: int,
-        residual: Ridge | None = None,
-        length: LengthCost | None = None,
-        prices: PriceCurve | None = None,
-    ) -> None:
-        self.n_models = n_models
-        self.residual, self.length, self.prices = residual, length, prices
+    def __init__(self, ridge: Ridge, prices: PriceCurve | None = None) -> None:
+        self.ridge, self.prices = ridge, prices
 
-    def features(
-        self, context: int, embedding: Embedding | None, tokens: int | None, rate_usd: float
-    ) -> QueryFeatures | None:
-        """Return the features of a query and its predicted deviation at this rate; None where no estimator applies."""
-        by_text, by_length, prices = self.residual, self.length, self.prices
-        reward = None if by_text is None or embedding is None else by_text.shift(embedding, context)
-        cost_usd = None if by_length is None or tokens is None else by_length.shift(tokens, context).tolist()
-        if context == NO_CONTEXT or reward is cost_usd is None:
+    def shift(self, context: int, embedding: Embedding | None, rate_usd: float) -> Shift | None:
+        """Return the predicted deviation of a query at this rate; None where it lacks an embedding or a context."""
+        if embedding is None or context == NO_CONTEXT:
             return None
-        price = None if prices is None else prices.at(rate_usd)
-        shift = tuple.__new__(Shift, (reward, cost_usd, price, None, None))  # in half the time of a call
-        return tuple.__new__(QueryFeatures, (None if cost_usd is None else tokens, shift))
+        reward = self.ridge.shift(embedding, context)
+        price = None if self.prices is None else self.prices.at(rate_usd)
+        return tuple.__new__(Shift, (reward, price, None, None))  # in half the time of a call
 
-    def learn_cost(self, query: QueryFeatures, context: int, model: int, cost_usd: float) -> None:
-        """Learn from the true cost of a call."""
-        if self.length is not None and query.tokens is not None:
-            self.length.learn(context, model, query.tokens, cost_usd)
-
-    def add_model(self, input_price_usd: float) -> None:
+    def add_model(self) -> None:
         """Append a model without observations; the price curve no longer holds and is dropped."""
-        self.n_models += 1
         self.prices = None
-        if self.residual is not None:
-            self.residual.add_model()
-        if self.length is not None:
-            self.length.add_model(input_price_usd)
-
-    def reprice(self, model: int, factor: FloatArray, input_price_usd: float, *, was_free: bool) -> None:
-        """Restate the costs of a model at a new price, `factor` times the old one; the price curve is dropped."""
-        self.prices = None
-        if self.length is not None:
-            self.length.reprice(model, np.zeros_like(factor) if was_free else factor, input_price_usd)
+        self.ridge.add_model()
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that `of_arrays` needs next to the arrays, as JSON values."""
-        return {"n_models": self.n_models, "residual": None if self.residual is None else self.residual.name}
+        """Return the settings that an artifact states next to the arrays, as JSON values."""
+        return {"n_models": self.ridge.n_models, "residual": Ridge.name}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays, for an artifact."""
-        parts = {"residual": self.residual, "length": self.length, "prices": self.prices}
-        return {
-            f"{name}.{field}": array
-            for name, part in parts.items()
-            if part is not None
-            for field, array in part.arrays().items()
-        }
+        parts = {"residual": self.ridge.arrays(), "prices": {} if self.prices is None else self.prices.arrays()}
+        return {f"{name}.{field}": array for name, part in parts.items() for field, array in part.items()}
 
     @classmethod
-    def of_arrays(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> QueryResiduals:
-        """Return the estimators whose `settings()` and `arrays()` these are."""
-        residual, length, prices = (_part(name, arrays) for name in ("residual", "length", "prices"))
-        return cls(
-            settings["n_models"],
-            Ridge.of_arrays(residual) if residual else None,
-            LengthCost.of_arrays(length) if length else None,
-            PriceCurve.of_arrays(prices) if prices else None,
-        )
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> QueryResiduals:
+        """Return the estimators whose `arrays()` these are."""
+        ridge, prices = _part("residual", arrays), _part("prices", arrays)
+        return cls(Ridge.of_arrays(ridge), PriceCurve.of_arrays(prices) if prices else None)
 
     def copy(self) -> QueryResiduals:
         """Return an independent copy."""
-        arrays = {name: array.copy() for name, array in self.arrays().items()}
-        return QueryResiduals.of_arrays(self.settings(), arrays)
+        return QueryResiduals.of_arrays({name: array.copy() for name, array in self.arrays().items()})
 
 
 def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -138,6 +93,6 @@ def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
     return {field.removeprefix(prefix): array for field, array in arrays.items() if field.startswith(prefix)}
 
 
-def _of_model(shift: FloatArray | Sequence[float] | None, model: int) -> float:
+def _of_model(deviations: FloatArray | Sequence[float] | None, model: int) -> float:
     """Return the deviation of one model; 0 for a model that joined after the decision."""
-    return float(shift[model]) if shift is not None and model < len(shift) else 0.0
+    return float(deviations[model]) if deviations is not None and model < len(deviations) else 0.0

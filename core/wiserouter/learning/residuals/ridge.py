@@ -85,6 +85,11 @@ class Ridge:
         """Return `shift` of many queries."""
         return np.asarray(embeddings @ self._weights.T + self._offset[contexts], dtype=np.float64)
 
+    @property
+    def n_models(self) -> int:
+        """Number of models."""
+        return len(self._weights)
+
     def add_model(self) -> None:
         """Append a model whose deviations are 0."""
         Ridge.__init__(self, np.pad(self._weights, ((0, 1), (0, 0))), np.pad(self._offset, ((0, 0), (0, 1))))

@@ -19,15 +19,12 @@ class Sample(NamedTuple):
         One row per query.
     contexts : ndarray of int of shape (n_queries,)
         The context of each query.
-    tokens : ndarray of shape (n_queries,)
-        The length of each query.
     reward, cost_usd : ndarray of shape (n_queries, n_models)
         Scores and costs; NaN where not observed.
     """
 
     embeddings: Embedding
     contexts: IntArray
-    tokens: FloatArray
     reward: FloatArray
     cost_usd: FloatArray
 
@@ -36,10 +33,4 @@ class Sample(NamedTuple):
 
     def rows(self, chosen: IntArray | NDArray[np.bool_]) -> Sample:
         """Return some of the queries."""
-        return Sample(
-            self.embeddings[chosen],
-            self.contexts[chosen],
-            self.tokens[chosen],
-            self.reward[chosen],
-            self.cost_usd[chosen],
-        )
+        return Sample(self.embeddings[chosen], self.contexts[chosen], self.reward[chosen], self.cost_usd[chosen])

@@ -10,9 +10,6 @@ import numpy as np
 
 from wiserouter.types import FloatArray
 
-LEAST_SHARE = 0.1
-"""A query costs at least this share of its context's mean: a line may fall below 0, a cost may not."""
-
 
 class Valued(Protocol):
     """The value of a request, by which a plan weighs its reward."""
@@ -32,18 +29,17 @@ class Shift(NamedTuple):
 
     Attributes
     ----------
-    reward, cost_usd : array-like of shape (n_models,), or None
-        Deviations from the context's mean reward and mean cost; None where there are none.
+    reward : array-like of shape (n_models,), or None
+        Deviations from the context's mean rewards; None where there are none.
     shadow_price : float or None
         Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
     own_cost_usd : sequence of float of length n_models, or None
-        The cost of this query itself, in place of mean and deviation; NaN where it is not known.
+        The cost of this query itself, in place of the mean; NaN where it is not known.
     valued : Valued or None
         The value of this query; None where all requests have the value 1.
     """
 
     reward: FloatArray | Sequence[float] | None = None
-    cost_usd: FloatArray | Sequence[float] | None = None
     shadow_price: float | None = None
     own_cost_usd: Sequence[float] | None = None
     valued: Valued | None = None
@@ -58,25 +54,17 @@ class Shift(NamedTuple):
         """
         if self.reward is None:
             return means
-        pairs = zip(means, _numbers(self.reward), strict=True)
+        pairs = zip(means, np.asarray(self.reward).tolist(), strict=True)
         return [0.0 if (u := mean + own) < 0.0 else 1.0 if u > 1.0 else u for mean, own in pairs]
 
     def costs_usd(self, means_usd: Sequence[float]) -> Sequence[float]:
-        """Return the costs of this query, at least `LEAST_SHARE` of their mean unless its own cost is known.
+        """Return the costs of this query: its own where they are known, else the means.
 
         Examples
         --------
-        >>> Shift(cost_usd=[-5.0, 1.0], own_cost_usd=[float("nan"), 9.0]).costs_usd([2.0, 2.0])
-        [0.2, 9.0]
+        >>> Shift(own_cost_usd=[float("nan"), 9.0]).costs_usd([2.0, 2.0])
+        [2.0, 9.0]
         """
-        if self.cost_usd is not None:
-            pairs = zip(means_usd, _numbers(self.cost_usd), strict=True)
-            means_usd = [max(mean + own, LEAST_SHARE * mean) for mean, own in pairs]
-        if self.own_cost_usd is not None:
-            means_usd = [mean if isnan(own) else own for own, mean in zip(self.own_cost_usd, means_usd, strict=True)]
-        return means_usd
-
-
-def _numbers(row: FloatArray | Sequence[float]) -> Sequence[float]:
-    """Return a row as numbers of Python."""
-    return row if isinstance(row, list) else np.asarray(row).tolist()
+        if self.own_cost_usd is None:
+            return means_usd
+        return [mean if isnan(own) else own for own, mean in zip(self.own_cost_usd, means_usd, strict=True)]

@@ -23,7 +23,7 @@ from wiserouter.types import Decision
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from wiserouter.learning.residuals import QueryFeatures
+    from wiserouter.learning.residuals import Deviations
 
 
 def text_of_terms(budget: Budget, parent: str | None) -> str:
@@ -72,21 +72,22 @@ def _terms(text: str) -> AccountTerms:
 
 
 def text_of_record(record: Record) -> str:
-    """Return a decision and the features of its query as text, without its trace."""
-    query = None if record.query is None else _of_features(record.query)
+    """Return a decision and the deviations of its query as text, without its trace."""
+    deviations = None if record.deviations is None else _of_deviations(record.deviations)
     run: tuple[Any, ...] = () if record.counts and not record.caps else (record.caps, record.counts)
     if record.contexts or record.incumbent:
         run = (record.caps, record.counts, record.contexts_version, record.contexts, record.incumbent)
     elif record.contexts_version:
         run = (record.caps, record.counts, record.contexts_version)
-    return json.dumps([_given(record.decision), record.model, record.debit, query, *run], separators=(",", ":"))
+    return json.dumps([_given(record.decision), record.model, record.debit, deviations, *run], separators=(",", ":"))
 
 
 def record_of_text(text: str, store: str) -> Record:
     """Return the record that `text_of_record` was called on; raises `StoreDamaged`."""
     try:
-        fields, model, debit, query, *run = json.loads(text)
-        record = Record(Decision(*fields), model, debit, query=None if query is None else _features(query))
+        fields, model, debit, of_query, *run = json.loads(text)
+        deviations = None if of_query is None else _deviations(of_query)
+        record = Record(Decision(*fields), model, debit, deviations=deviations)
         if run:
             record.caps, record.counts = tuple([RunCap(*cap) for cap in run[0]]), run[1]
             record.contexts_version = run[2] if len(run) > 2 else 0
@@ -127,16 +128,15 @@ def _given(decision: Decision) -> list[Any]:
     return fields
 
 
-def _of_features(query: QueryFeatures) -> list[Any]:
-    deviations = (query.shift.reward, query.shift.cost_usd)
-    return [query.tokens, *(None if one is None else np.asarray(one).tolist() for one in deviations)]
+def _of_deviations(deviations: Deviations) -> list[Any]:
+    return [None, *(None if one is None else np.asarray(one).tolist() for one in deviations)]
 
 
-def _features(fields: list[Any]) -> QueryFeatures:
-    from wiserouter.learning.residuals import QueryFeatures, Shift  # few routers estimate single queries
+def _deviations(fields: list[Any]) -> Deviations:
+    from wiserouter.learning.residuals import Deviations  # few routers estimate single queries
 
-    tokens, reward, cost_usd = fields
-    return QueryFeatures(tokens, Shift(reward, cost_usd))
+    _, reward, cost_usd = fields  # the first is the length of the query in early records
+    return Deviations(reward, cost_usd)
 
 
 def text_of_array(array: NDArray[Any] | None) -> list[str] | None:
