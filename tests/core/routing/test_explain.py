@@ -347,7 +347,7 @@ def judged(shift, policy=None):
 
 @pytest.mark.parametrize("policy", [None, Optimistic()])
 def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
-    router = judged(Shift(np.array([0.7, 0.0, -0.6, 0.0]), 0.1, [nan, nan, 4.0, nan]), policy)
+    router = judged(Shift(np.array([0.7, 0.0, -0.6, 0.0]), 0.1, [math.nan, math.nan, 4.0, math.nan]), policy)
     router.start(Budget(250.0, 100))
     decision = router.decide(context=0)
     why = router.explain(decision)
@@ -363,7 +363,7 @@ def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
 
 
 def test_where_the_rate_pays_for_the_cheapest_only_a_judged_query_tells_costs():
-    router = judged(Shift(np.zeros(4), None, [4.0, nan, nan, nan]))
+    router = judged(Shift(np.zeros(4), None, [4.0, math.nan, math.nan, math.nan]))
     router.start(Budget(90.0, 100))
     why = router.explain(router.decide(context=0))
     assert (why.model, why.shadow_price) == ("middle", None)
