@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.learning.long_rows import LONG_ROW, numbers
-from wiserouter.planning.long_hull import SKIP, long_hull, rising
 from wiserouter.types import FloatArray
 
-__all__ = ["SKIP", "ContextEnvelope", "EnvelopeStep", "context_envelope", "context_envelopes"]
+SKIP = -1
+"""Index of the null action."""
 
 _INFINITE = float("inf")
+
+_LEAST_QUOTIENT = 1e-300
+"""A step that costs less than this part of its gain has an infinite slope: the quotient would overflow."""
+
+_Models = NDArray[np.signedinteger]
 
 
 class EnvelopeStep(NamedTuple):
@@ -50,7 +55,7 @@ class EnvelopeStep(NamedTuple):
 class ContextEnvelope(NamedTuple):
     """The envelope of one context, and the figures that it follows from, none of which is ever changed.
 
-    Rows of more than `LONG_ROW` models are arrays of Python instead of lists.
+    Means of more than `LONG_ROW` models are arrays of Python instead of lists, as are their steps if all have one.
 
     Attributes
     ----------
@@ -124,28 +129,57 @@ def _by_a_loop(order: Sequence[int], weight: float, cost: Sequence[float], gain:
     return hull, falling, spends, gains, weight * cost[low], weight * gain[low]
 
 
-def _by_arrays(models: NDArray[np.signedinteger], weight: float, cost: FloatArray, gain: FloatArray) -> _Fields:
-    """Return the same numbers for actions of rising cost and gain."""
-    hull, falling = long_hull(cost, gain)
-    x, y = cost[hull], gain[hull]
+def _of_all(models: _Models, falling: FloatArray, weight: float, cost: FloatArray, gain: FloatArray) -> _Fields:
+    """Return the same numbers where all of these actions lie on the envelope."""
     slopes, spends, gains = (
-        array("d", one.tobytes()) for one in (falling, weight * (x[1:] - x[:-1]), weight * (y[1:] - y[:-1]))
+        array("d", one.tobytes()) for one in (falling, weight * np.diff(cost), weight * np.diff(gain))
     )
-    return array("q", models[hull].tobytes()), slopes, spends, gains, weight * float(x[0]), weight * float(y[0])
+    return array("q", models.tobytes()), slopes, spends, gains, weight * float(cost[0]), weight * float(gain[0])
 
 
 def _of_many_models(
     context: int, weight: float, cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool
 ) -> ContextEnvelope:
-    """Return the envelope of many models: the same numbers, by a loop over those few that come into question."""
-    models, usd, gain = rising(cost_usd, reward, allow_skip=allow_skip)
-    means = numbers(cost_usd), numbers(reward)
-    if len(models) > LONG_ROW:
-        return ContextEnvelope(context, *_by_arrays(models, weight, usd, gain), *means)
+    """Return the envelope of many models: the same numbers, by a loop over those that come into question.
+
+    Where list prices alone order the models, each lies on the envelope, and no loop is needed.
+    """
+    models, usd, gain = _rising(cost_usd, reward, allow_skip=allow_skip)
+    means, slopes = (numbers(cost_usd), numbers(reward)), _slopes(usd, gain)
+    if len(models) > LONG_ROW and (slopes[1:] > slopes[:-1]).all():
+        return ContextEnvelope(context, *_of_all(models, slopes, weight, usd, gain), *means)
     order = range(len(models))
     places, falling, spends, gains, base_usd, base_value = _by_a_loop(order, weight, usd.tolist(), gain.tolist())
     hull = models[[*places]].tolist()
     return ContextEnvelope(context, hull, falling, spends, gains, base_usd, base_value, *means)
+
+
+def _rising(cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool) -> tuple[_Models, FloatArray, FloatArray]:
+    """Return the models that yield more than all of no higher cost, cheapest first, with their costs and rewards.
+
+    Examples
+    --------
+    >>> _rising(np.array([1, 2, 3, 3]), np.array([0.1, 0.2, 0.9, 0.5]), allow_skip=False)[0].tolist()
+    [0, 1, 2]
+    """
+    models = cost_usd.argsort(kind="stable")
+    usd, gain = cost_usd[models], reward[models]
+    if allow_skip:
+        models, usd, gain = (np.concatenate(([first], row)) for first, row in ((SKIP, models), (0.0, usd), (0.0, gain)))
+    most = np.maximum.accumulate(gain)
+    better = np.ones(len(models), dtype=bool)
+    np.greater(most[1:], most[:-1], out=better[1:])
+    models, usd, gain = models[better], usd[better], gain[better]
+    last = np.append(usd[1:] > usd[:-1], True)  # of one cost the last yields most
+    return models[last], usd[last], gain[last]
+
+
+def _slopes(usd: FloatArray, gain: FloatArray) -> FloatArray:
+    """Return the slopes from each point to the next, negated."""
+    rise, spend = np.diff(gain), np.diff(usd)
+    falling = np.full(len(spend), -_INFINITE)
+    np.divide(-rise, spend, out=falling, where=spend > rise * _LEAST_QUOTIENT)
+    return falling
 
 
 def _upper_hull(
@@ -165,7 +199,7 @@ def _upper_hull(
             continue
         while hull:
             spend, rise = usd - last_usd, gain - last_reward
-            slope = -rise / spend if spend > rise * 1e-300 else -_INFINITE  # where the quotient would overflow
+            slope = -rise / spend if spend > rise * _LEAST_QUOTIENT else -_INFINITE
             if spend and (not falling or falling[-1] < slope):
                 falling.append(slope)
                 break

@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.envelope import SKIP, ContextEnvelope, EnvelopeStep, context_envelope, context_envelopes
 from wiserouter.planning.solve_rate import SMALL_CELLS
-from wiserouter.planning.step_order import with_row
 from wiserouter.planning.step_window import StepWindow
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
@@ -62,10 +61,6 @@ class Split(NamedTuple):
     high: int
     share: float
     shadow_price: float
-
-
-_FEW = 8
-"""Changed contexts are merged one by one if they are fewer than one in so many; else all steps are sorted again."""
 
 
 class Plan:
@@ -117,7 +112,7 @@ class Plan:
         self.allow_skip = allow_skip
         self._weights = self.freq.tolist()
         self.rows = context_envelopes(self._weights, self.cost_usd, self.reward, allow_skip=allow_skip)
-        self._changed: dict[int, ContextEnvelope] = {}
+        self._changed: set[int] = set()
         self._window = StepWindow(self.rows) if revisable and self.reward.size > SMALL_CELLS else None
         self._floor_usd, self._stale = self._base_usd(), True
         if self._window is None:
@@ -145,20 +140,19 @@ class Plan:
         old, self._stale = self.rows[context], True
         self.rows[context] = context_envelope(context, *figures, allow_skip=self.allow_skip)
         if self._window is None:
-            self._changed.setdefault(context, old)
+            self._changed.add(context)
         else:
             self._window.revise(context, old)
             self._floor_usd = self._window.floor_usd
 
     def _merge(self) -> None:
         """Take the changed contexts into the order of all steps."""
-        if self._window is not None or len(self._changed) * _FEW > len(self.rows):
+        if self._window is not None:
             steps = self._in_order()
         else:
-            steps = self._steps
-            for context, old in self._changed.items():
-                steps = with_row(steps, old, _steps_of([self.rows[context]]))
-        self._changed.clear()
+            unchanged = [step for step in self._steps if step[1] not in self._changed]
+            steps = sorted([*unchanged, *_steps_of([self.rows[context] for context in self._changed])])
+            self._changed.clear()
         self._sum_up(steps)
 
     def _in_order(self) -> list[EnvelopeStep]:

@@ -289,13 +289,14 @@ def test_the_steps_near_the_price_split_as_all_steps_do(n_contexts, n_models, se
 @settings(max_examples=40, deadline=None)
 @given(problems(), st.integers(0, 10**6))
 def test_rows_of_many_models_are_solved_like_those_of_few(problem, seed):
-    with mock.patch("wiserouter.planning.envelope.LONG_ROW", 0):
+    lengths = "wiserouter.planning.envelope.LONG_ROW", "wiserouter.learning.long_rows.LONG_ROW"
+    with mock.patch(lengths[0], 0), mock.patch(lengths[1], 0):
         long, short = plan_of(problem), plan_of(problem)
         context, (reward, cost) = 0, np.random.default_rng(seed).random((2, long.n_models))
         long.revise(context, reward.tolist(), cost.tolist())
-    assert isinstance(long.rows[0].falling, array)
+    assert isinstance(long.rows[0].reward, array)
     short.revise(context, reward.tolist(), cost.tolist())
-    assert isinstance(short.rows[0].falling, list)
+    assert isinstance(short.rows[0].reward, list)
     assert long.steps == short.steps
     for rate in np.linspace(short.floor_usd, short.ceiling_usd * 1.1, 5):
         assert np.array_equal(long.mix(rate), short.mix(rate))
