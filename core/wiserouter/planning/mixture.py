@@ -120,8 +120,7 @@ class Mixture:
         price. For a query that deviates from its context, its own reward and cost are used.
         """
         if shift is not None:
-            choice = self._best_at_price(context, funds, shift) if allowed is None else None
-            return choice or self._choose_shifted(context, funds, rng, allowed, shift)
+            return self._choose_shifted(context, funds, rng, allowed, shift)
         left_usd, requests, _, _, _ = funds
         rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
         low, high, share, price, floor = self.plan.split_from_floor(context, rate)
@@ -183,39 +182,6 @@ class Mixture:
         rule = None if self.reserve_rule is None else replace(self.reserve_rule, plan=plan, spread_usd=spread_usd)
         means = None if self.means is None else (self.plan.freq @ self.means)[np.newaxis, :]
         return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
-
-    def _best_at_price(self, context: int, funds: Funds, shift: Shift) -> Choice | None:
-        """Choose for a query of which only the rewards are its own, or return None where more has to be weighed.
-
-        Each query has a best model at the price, so that the mix of the plan is not needed.
-        """
-        own_reward, price, own_cost_usd, valued = shift
-        left_usd, requests, _, _, _ = funds
-        plan, figures = self.plan, self._figures.get(context) or self.figures(context)
-        rewards, costs_usd, _, _, envelope, guarded, planned, margin_usd = figures
-        floor = plan.floor_usd
-        if not isinstance(own_reward, np.ndarray) or price is None or plan.allow_skip:
-            return None
-        if left_usd <= 0.0 or requests <= 0 or left_usd / requests < floor:
-            return None
-        if own_cost_usd is not None or valued is not None or planned is not None:
-            return None
-        k, best = -1, envelope[0]
-        most = -price * costs_usd[best]  # the worth of the cheapest model at a reward of 0, the least there is
-        for mean, own, usd in zip(rewards, own_reward.tolist(), costs_usd):  # noqa: B905
-            k += 1
-            worth = mean + own - price * usd
-            if worth >= most:
-                worth = worth if mean + own <= 1.0 else 1.0 - price * usd
-                if worth > most or (worth == most and usd < costs_usd[best]):
-                    best, most = k, worth
-        cost_usd = costs_usd[best]
-        if guarded is not None and guarded[best] > room_usd(funds, floor, margin_usd):
-            return None
-        expected, mix = most + price * cost_usd, ((best, 1.0),)
-        return tuple.__new__(  # in half the time of a call of the class
-            Choice, (best, 1.0, price, cost_usd, expected, self.debit, mix, figures, "plan", floor, None)
-        )
 
     def _choose_shifted(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
