@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.shift import Shift
 from wiserouter.types import FloatArray
 
 

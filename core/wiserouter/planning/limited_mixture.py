@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from wiserouter.budgets.funds import Funds
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.mixture import permitted, room_usd
 from wiserouter.planning.policy import Choice, Mix
+from wiserouter.planning.shift import Shift
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 _LEAST_SHARE = 1e-6

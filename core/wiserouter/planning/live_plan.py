@@ -8,11 +8,11 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.types import NO_CONTEXT, FloatArray
 

@@ -20,12 +20,12 @@ from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.long_rows import numbers
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, Counts
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice, Mix
 from wiserouter.planning.ranking import best_at_price, worth_order
+from wiserouter.planning.shift import Shift
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 _INFINITE = float("inf")

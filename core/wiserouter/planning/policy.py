@@ -10,10 +10,10 @@ import numpy as np
 from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.plan import Plan
+from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Model
 from wiserouter.types import FloatArray
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from wiserouter.budgets.funds import Funds
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import room_usd
 from wiserouter.planning.policies import Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Pool
 from wiserouter.prompts.contexts import Contexts
 

@@ -7,8 +7,9 @@ from math import isnan
 from typing import NamedTuple
 
 from wiserouter.budgets.run_caps import RunCap
-from wiserouter.learning.residuals import Deviations, Shift
+from wiserouter.learning.residuals import Deviations
 from wiserouter.planning.policies import Choice
+from wiserouter.planning.shift import Shift
 
 
 class ConversationTerms(NamedTuple):

@@ -14,11 +14,11 @@ import numpy as np
 
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
 from wiserouter.learning.memory import MEMORY
-from wiserouter.learning.residuals import Deviations, Shift
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import cheapest_choice
 from wiserouter.planning.policies import Choice, ExploreShare
 from wiserouter.planning.share_caps import ShareCaps
+from wiserouter.planning.shift import Shift
 from wiserouter.planning.trace import DecisionTrace
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_terms import ConversationTerms
@@ -159,8 +159,9 @@ class Decider:
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         allowed = allowed if self.limits is None else self.limits.unbanned(allowed, scope)
         residuals = learner.residuals
-        shift = None if residuals is None else residuals.shift(context, embedding, budget.rate_usd)
-        predicted = None if shift is None else Deviations(shift.reward)
+        predicted, shift = None if residuals is None else residuals.deviations(context, embedding), None
+        if residuals is not None and predicted is not None:
+            shift = Shift(predicted.reward, residuals.price(budget.rate_usd))
         rng = self._rng if draw_key is None else self._keyed_rng(draw_key, scope, budget, terms)
         if value is not None or self._values is not None:
             shift = self._valued(shift, value, scope, funds, terms)

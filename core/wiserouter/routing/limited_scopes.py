@@ -13,7 +13,6 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.budgets.limits import InfeasibleLimits, Limits, Measure
 from wiserouter.errors import NotStarted
 from wiserouter.learning.first_calls import FirstCalls
-from wiserouter.learning.residuals import Shift
 from wiserouter.learning.resource_estimates import ResourceEstimates
 from wiserouter.learning.use_totals import UseTotals
 from wiserouter.planning.envelope import SKIP
@@ -23,6 +22,7 @@ from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Choice
 from wiserouter.planning.policy import DrawsFromPlan
 from wiserouter.planning.share_caps import ShareCaps
+from wiserouter.planning.shift import Shift
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.scope_limits import ROUNDING, ScopeLimits, shown
 from wiserouter.stores.base import Record, Store

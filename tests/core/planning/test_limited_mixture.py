@@ -6,13 +6,13 @@ import pytest
 from wiserouter import NO_CONTEXT, Limit, Limits, Plan
 from wiserouter.budgets.funds import Funds
 from wiserouter.budgets.limits import InfeasibleLimits, Measure
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limit_constraints import BUDGET, banned_models, budget_constraint, limit_constraints
 from wiserouter.planning.limited_mixture import LimitedMixture
 from wiserouter.planning.limited_plan import LEAST_FREQ, LimitedPlan
 from wiserouter.planning.policy import Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.planning.value_mix import ValueMix
 from wiserouter.planning.valued_plan import ValuedPlans, ValuedRequest
 

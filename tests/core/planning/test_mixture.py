@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from support.problems import problems
 from wiserouter import NO_CONTEXT, Estimates, Plan
 from wiserouter.budgets.funds import Funds
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, Counts, ExplorationFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import Mixture, ReserveRule, cheapest_choice
+from wiserouter.planning.shift import Shift
 
 ROUNDING = 1e-9
 

@@ -11,11 +11,11 @@ from wiserouter import NO_CONTEXT, Estimates, Model, Optimistic, Plan, Price
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.mixture import Mixture, ReserveRule
+from wiserouter.planning.shift import Shift
 
 FREQ = np.array([0.2, 0.5, 0.3])
 REWARD = np.array([[0.3, 0.5, 0.9], [0.6, 0.65, 0.7], [0.1, 0.8, 0.85]])

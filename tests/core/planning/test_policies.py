@@ -8,9 +8,9 @@ from support.draws import Scripted
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Plan, WiseRouter
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
-from wiserouter.learning.residuals import Shift
 from wiserouter.planning.mixture import Mixture
 from wiserouter.planning.policies import open_policy
+from wiserouter.planning.shift import Shift
 
 
 def history(reward, cost_usd):

@@ -7,11 +7,11 @@ import pytest
 
 from wiserouter import Contexts, Model
 from wiserouter.budgets.funds import Funds
-from wiserouter.learning.residuals import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.policy import Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.planning.trace import DecisionTrace, excluded_by, on_envelope
 from wiserouter.pricing.pool import Pool
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, ExploreShare, Model, Offline, Optimistic, WiseRouter
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, InvalidInput
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.policy import Choice
+from wiserouter.planning.shift import Shift
 
 REWARD, COST = [[0.2, 0.3, 0.9]], [[1.0, 2.0, 4.0]]
 NAMES = ("small", "middle", "large")

@@ -23,7 +23,9 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.errors import BudgetError, NoEligibleModel, QuerySkipped, UnknownDecision
-from wiserouter.learning.residuals import QueryResiduals, Ridge, Shift
+from wiserouter.learning.residuals import QueryResiduals, Ridge
+from wiserouter.planning.shift import Shift
+from wiserouter.routing import decider
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock, TableEncoder
 
@@ -337,19 +339,18 @@ def test_the_reserve_of_several_budgets_is_told():
     assert rules(why)["large"] == "reserve rule: c > b - (tau - 1) c_min, less what is held back: 3 > 1.8"
 
 
-def judged(shift, policy=None):
-    class Told(QueryResiduals):
-        def shift(self, context, embedding, rate_usd):
-            return shift
-
-    return make(policy=policy or Offline(accounting="paper"), residuals=Told(Ridge(np.zeros((4, 1)), np.zeros((1, 4)))))
+def judged(monkeypatch, shift, policy=None):
+    monkeypatch.setattr(decider, "Shift", lambda *_: shift)
+    residuals = QueryResiduals(Ridge(np.zeros((4, 2)), np.zeros((2, 4))))
+    return make(policy=policy or Offline(accounting="paper"), residuals=residuals)
 
 
 @pytest.mark.parametrize("policy", [None, Optimistic()])
-def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
-    router = judged(Shift(np.array([0.7, 0.0, -0.6, 0.0]), 0.1, [math.nan, math.nan, 4.0, math.nan]), policy)
+def test_a_query_judged_one_by_one_shows_its_own_figures(policy, monkeypatch):
+    own_usd = [math.nan, math.nan, 4.0, math.nan]
+    router = judged(monkeypatch, Shift(np.array([0.7, 0.0, -0.6, 0.0]), 0.1, own_usd), policy)
     router.start(Budget(250.0, 100))
-    decision = router.decide(context=0)
+    decision = router.decide(context=0, embedding=[1.0, 0.0])
     why = router.explain(decision)
     by_name = {model.name: model for model in why.models}
     assert (why.model, why.rule, why.shadow_price) == ("small", "plan", 0.1)
@@ -362,10 +363,10 @@ def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
         assert by_name[name].worth < by_name["small"].worth
 
 
-def test_where_the_rate_pays_for_the_cheapest_only_a_judged_query_tells_costs():
-    router = judged(Shift(np.zeros(4), None, [4.0, math.nan, math.nan, math.nan]))
+def test_where_the_rate_pays_for_the_cheapest_only_a_judged_query_tells_costs(monkeypatch):
+    router = judged(monkeypatch, Shift(np.zeros(4), None, [4.0, math.nan, math.nan, math.nan]))
     router.start(Budget(90.0, 100))
-    why = router.explain(router.decide(context=0))
+    why = router.explain(router.decide(context=0, embedding=[1.0, 0.0]))
     assert (why.model, why.shadow_price) == ("middle", None)
     assert rules(why)["large"] == "costs this query no less than middle: 3, 2.5"
 

@@ -7,7 +7,7 @@ from support.engine_model import ModelEngine
 from wiserouter import Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, Usage, Watch
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.learning.residuals import Deviations, QueryResiduals, Ridge
+from wiserouter.learning.residuals import QueryResiduals, Ridge
 from wiserouter.routing.learner import Learner
 from wiserouter.stores import Record
 from wiserouter.stores.engines.base import ReadRequest, Reply
@@ -125,7 +125,7 @@ def test_residuals_take_the_predicted_deviation_off():
     assert learner.needs_embedding
     x = np.array([1.0, 0.0], dtype=np.float32)
     one = record(0, 0)
-    one.deviations = Deviations(residuals.shift(0, x, 1.0).reward)
+    one.deviations = residuals.deviations(0, x)
     before = learner.estimates.reward[0, 0]
     learner.add_reward(one, 1.0, None)
     assert learner.estimates.reward[0, 0] == pytest.approx(before + 1.0 - one.deviations.reward[0])

@@ -13,9 +13,9 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Model
 from wiserouter.types import FloatArray
 

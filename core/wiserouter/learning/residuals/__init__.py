@@ -4,7 +4,6 @@ from wiserouter.learning.residuals.price_curve import PriceCurve
 from wiserouter.learning.residuals.query_residuals import Deviations, QueryResiduals
 from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.learning.residuals.sample import Sample
-from wiserouter.learning.residuals.shift import Shift
 
 __all__ = [
     "Deviations",
@@ -12,5 +11,4 @@ __all__ = [
     "QueryResiduals",
     "Ridge",
     "Sample",
-    "Shift",
 ]

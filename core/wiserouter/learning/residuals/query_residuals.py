@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from wiserouter.learning.residuals.price_curve import PriceCurve
 from wiserouter.learning.residuals.ridge import Ridge
-from wiserouter.learning.residuals.shift import Shift
-from wiserouter.types import NO_CONTEXT, Embedding, FloatArray
+from wiserouter.types import NO_CONTEXT, Embedding
 
 
 class Deviations(NamedTuple):
@@ -29,7 +28,7 @@ class Deviations(NamedTuple):
         By the length and the cached prefix of its conversation.
     """
 
-    reward: FloatArray | Sequence[float] | None = None
+    reward: Embedding | Sequence[float] | None = None
     cost_usd: Sequence[float] | None = None
 
     def plain_reward(self, model: int, reward: float) -> float:
@@ -55,13 +54,15 @@ class QueryResiduals:
     def __init__(self, ridge: Ridge, prices: PriceCurve | None = None) -> None:
         self.ridge, self.prices = ridge, prices
 
-    def shift(self, context: int, embedding: Embedding | None, rate_usd: float) -> Shift | None:
-        """Return the predicted deviation of a query at this rate; None where it lacks an embedding or a context."""
+    def deviations(self, context: int, embedding: Embedding | None) -> Deviations | None:
+        """Return the predicted deviations of a query; None where it lacks an embedding or a context."""
         if embedding is None or context == NO_CONTEXT:
             return None
-        reward = self.ridge.shift(embedding, context)
-        price = None if self.prices is None else self.prices.at(rate_usd)
-        return tuple.__new__(Shift, (reward, price, None, None))  # in half the time of a call
+        return Deviations(self.ridge.shift(embedding, context))
+
+    def price(self, rate_usd: float) -> float | None:
+        """Return the price at which such queries spend a rate; None where that is not known."""
+        return None if self.prices is None else self.prices.at(rate_usd)
 
     def add_model(self) -> None:
         """Append a model without observations; the price curve no longer holds and is dropped."""
@@ -93,6 +94,6 @@ def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
     return {field.removeprefix(prefix): array for field, array in arrays.items() if field.startswith(prefix)}
 
 
-def _of_model(deviations: FloatArray | Sequence[float] | None, model: int) -> float:
+def _of_model(deviations: Embedding | Sequence[float] | None, model: int) -> float:
     """Return the deviation of one model; 0 for a model that joined after the decision."""
     return float(deviations[model]) if deviations is not None and model < len(deviations) else 0.0

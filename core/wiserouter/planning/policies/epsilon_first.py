@@ -14,12 +14,12 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ExplorationFigures
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policy import Accounting, Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Model
 from wiserouter.types import NO_CONTEXT, FloatArray
 from wiserouter.validation import check_amount, check_count, check_delta

@@ -13,10 +13,10 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
+from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Model
 from wiserouter.types import FloatArray
 

@@ -19,7 +19,6 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
@@ -27,6 +26,7 @@ from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
 from wiserouter.planning.program import Unsolved
 from wiserouter.planning.ranking import best_at_price
+from wiserouter.planning.shift import Shift
 from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price

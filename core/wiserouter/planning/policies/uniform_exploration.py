@@ -8,10 +8,10 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.mixture import permitted, room_usd
 from wiserouter.planning.policy import Choice
+from wiserouter.planning.shift import Shift
 
 
 class ExploreShare:

@@ -14,11 +14,12 @@ from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit_residuals
 from wiserouter.fitting.log import reader
-from wiserouter.learning.residuals import Sample, Shift
+from wiserouter.learning.residuals import Sample
 from wiserouter.learning.residuals.cross_validation import hold_out
 from wiserouter.learning.residuals.held_out_routing import HeldOutRouting, observed_weight
 from wiserouter.learning.residuals.model_selection import compare
 from wiserouter.planning.mixture import Mixture, ReserveRule
+from wiserouter.planning.shift import Shift
 
 
 def funds(rate_usd, requests=1_000):

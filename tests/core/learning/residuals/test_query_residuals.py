@@ -115,22 +115,18 @@ def everything():
     return QueryResiduals(ridge, PriceCurve(np.array([0.0, 1.0]), np.array([2.0, 1.0])))
 
 
-def same(shift, other):
-    return all(np.array_equal(a, b) for a, b in zip(shift, other, strict=True))
-
-
 def test_a_copy_says_the_same_and_changes_alone():
     x, residuals = np.ones(DIM, dtype=np.float32), everything()
-    before = residuals.shift(1, x, 1.5)
-    other = residuals.copy()
-    assert same(other.shift(1, x, 1.5), before)
+    before, other = residuals.deviations(1, x).reward, residuals.copy()
+    assert np.array_equal(other.deviations(1, x).reward, before)
+    assert other.price(1.5) == residuals.price(1.5) == 0.5
     other.add_model()
-    assert len(other.shift(1, x, 1.5).reward) == N_MODELS + 1
-    assert other.shift(1, x, 1.5).shadow_price is None
-    assert same(residuals.shift(1, x, 1.5), before)
+    assert len(other.deviations(1, x).reward) == N_MODELS + 1
+    assert other.price(1.5) is None
+    assert np.array_equal(residuals.deviations(1, x).reward, before)
 
 
 def test_without_text_or_context_there_is_nothing_to_add():
     residuals = everything()
-    assert residuals.shift(1, None, 1.0) is None
-    assert residuals.shift(NO_CONTEXT, np.ones(DIM, dtype=np.float32), 1.0) is None
+    assert residuals.deviations(1, None) is None
+    assert residuals.deviations(NO_CONTEXT, np.ones(DIM, dtype=np.float32)) is None

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.types import FloatArray
-
-
-class Valued(Protocol):
-    """The value of a request, by which a plan weighs its reward."""
-
-    @property
-    def value(self) -> float:
-        """The value relative to 1."""
-        ...
-
-    def split_from_floor(self, plan: Any, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
-        """Return the fields of `Plan.split_from_floor` for this request."""
-        ...
+from wiserouter.planning.valued_plan import ValuedRequest
+from wiserouter.types import Embedding
 
 
 class Shift(NamedTuple):
@@ -35,14 +23,14 @@ class Shift(NamedTuple):
         Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
     own_cost_usd : sequence of float of length n_models, or None
         The cost of this query itself, in place of the mean; NaN where it is not known.
-    valued : Valued or None
+    valued : ValuedRequest or None
         The value of this query; None where all requests have the value 1.
     """
 
-    reward: FloatArray | Sequence[float] | None = None
+    reward: Embedding | Sequence[float] | None = None
     shadow_price: float | None = None
     own_cost_usd: Sequence[float] | None = None
-    valued: Valued | None = None
+    valued: ValuedRequest | None = None
 
     def rewards(self, means: Sequence[float]) -> Sequence[float]:
         """Return the rewards of this query, in [0, 1], by the means of its context.
