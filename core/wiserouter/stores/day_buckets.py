@@ -21,6 +21,7 @@ from wiserouter.stores.base import Record, Store
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn, Note
 from wiserouter.stores.ids import WorkerIdentity
+from wiserouter.stores.peer import Peer
 from wiserouter.types import NO_CONTEXT, Decision
 
 DAY_S = 86_400.0
@@ -129,7 +130,7 @@ class Bucket(NamedTuple):
     contexts: str
 
 
-class DayBuckets:
+class DayBuckets(Peer):
     """The sums of one process, as a peer of the other workers of its store.
 
     Parameters
@@ -255,10 +256,6 @@ class DayBuckets:
     def wanted(self, now_s: float) -> list[str]:
         """Return the names of the sums to read: those of a report that is being made, otherwise none."""
         return list(self._asked)
-
-    def wanted_notes(self) -> list[str]:
-        """Return no name: sums are all that is exchanged."""
-        return []
 
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""

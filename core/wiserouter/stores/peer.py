@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """A participant that exchanges sums with its counterparts in other workers."""
+    """A participant that exchanges sums with its counterparts in other workers, and no texts unless it says which."""
 
     def outgoing(self, now_s: float) -> Sequence[Event]:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
@@ -20,11 +20,11 @@ class Peer(Protocol):
 
     def wanted(self, now_s: float) -> Sequence[str]:
         """Return the names of the sums to read."""
-        ...
+        return ()
 
     def wanted_notes(self) -> Sequence[str]:
         """Return the names of the texts to read."""
-        ...
+        return ()
 
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
@@ -32,4 +32,4 @@ class Peer(Protocol):
 
     def hasten(self) -> None:
         """Leave nothing for later: the next exchange may be the last one."""
-        ...
+        return

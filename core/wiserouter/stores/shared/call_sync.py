@@ -16,6 +16,7 @@ import numpy as np
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.daily_sums import DailySums
 from wiserouter.stores.shared.estimate_sync import sums_name
 from wiserouter.types import FloatArray
@@ -32,7 +33,7 @@ class GrowingSums(Protocol):
     def add_sums(self, added: Mapping[str, FloatArray]) -> None: ...  # noqa: D102
 
 
-class CallSync:
+class CallSync(Peer):
     """The sums of the calls that one worker has seen, and those of the others.
 
     Parameters
@@ -81,10 +82,6 @@ class CallSync:
     def wanted(self, now_s: float) -> list[str]:
         """Return the names of the sums to read."""
         return self._sums.wanted(now_s) if self._asks else []
-
-    def wanted_notes(self) -> list[str]:
-        """Return no name: sums are all that is exchanged."""
-        return []
 
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""

@@ -25,6 +25,7 @@ from wiserouter.prompts.encoders import Encoder
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Event, Learn, Note
 from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.estimate_sync import EstimateSync, RemoteObservations, sums_name
 from wiserouter.stores.shared.shared_contexts import ContextMove, SharedContexts, root_name
 from wiserouter.types import FloatArray
@@ -50,7 +51,7 @@ class _Version(NamedTuple):
         return self.sums, self.corrections
 
 
-class ContextSync:
+class ContextSync(Peer):
     """The observations of one worker and those of the others, and the versions of their contexts.
 
     Parameters
@@ -191,9 +192,6 @@ class ContextSync:
         if self._is_late and text and text != REPLACED:
             self._offer(text)
         self._latest, self._read = reply.notes.get(self._root, ""), True
-
-    def hasten(self) -> None:
-        """Do nothing: each exchange has all that was learned."""
 
     @property
     def is_behind(self) -> bool:

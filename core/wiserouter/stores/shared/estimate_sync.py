@@ -22,6 +22,7 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.daily_sums import DailySums
 from wiserouter.types import FloatArray
 
@@ -44,7 +45,7 @@ class RemoteObservations(NamedTuple):
     corrects: bool = False
 
 
-class EstimateSync:
+class EstimateSync(Peer):
     """The sums of one worker's observations that others have not read yet, and those of the others.
 
     Parameters
@@ -149,17 +150,10 @@ class EstimateSync:
         """Return the names of the sums to read: of today and yesterday, the first time of all days."""
         return self._sums.wanted(now_s)
 
-    def wanted_notes(self) -> list[str]:
-        """Return no name: sums are all that is exchanged."""
-        return []
-
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:
             self._sums.incoming(reply)
-
-    def hasten(self) -> None:
-        """Do nothing: each exchange has all that was learned."""
 
     @property
     def has_unsent(self) -> bool:

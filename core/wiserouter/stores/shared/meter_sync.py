@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.daily_sums import DailySums
 
 _CALLS, _USED = "calls", "used"
@@ -34,7 +35,7 @@ class Metered(NamedTuple):
         return f"{field}|{self.window}|{self.measure}"
 
 
-class MeterSync:
+class MeterSync(Peer):
     """The calls and uses that one worker has counted, and those of the others.
 
     Examples
@@ -85,14 +86,7 @@ class MeterSync:
         """Return the names of the sums to read: of today and yesterday, the first time of all days."""
         return self._sums.wanted(now_s)
 
-    def wanted_notes(self) -> list[str]:
-        """Return no name: sums are all that is exchanged."""
-        return []
-
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:
             self._sums.incoming(reply)
-
-    def hasten(self) -> None:
-        """Do nothing: each exchange has all that was counted."""

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from wiserouter.stores.engines.base import ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Note
+from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.exchange import EngineClient
 
 ROOT = "orders"
 
 
-class OrderSync:
+class OrderSync(Peer):
     """The latest orders that one worker has read.
 
     Parameters
@@ -36,10 +37,6 @@ class OrderSync:
         """Return no event: orders are kept at once."""
         return []
 
-    def wanted(self, now_s: float) -> list[str]:
-        """Return no name of sums."""
-        return []
-
     def wanted_notes(self) -> list[str]:
         """Return the names of the latest number, and of its text where that was not read yet."""
         return [ROOT] if self._latest == self._number else [ROOT, _name(self._latest)]
@@ -52,9 +49,6 @@ class OrderSync:
         self._latest = reply.notes.get(ROOT, self._number)
         if self._latest != self._number:  # the text is read at once, and not with the next periodic exchange
             self._client.hastened = True
-
-    def hasten(self) -> None:
-        """Do nothing: orders are kept at once."""
 
     def read(self) -> str:
         """Return the present orders of the store."""
