@@ -12,10 +12,12 @@ if find_spec("langchain_core") is None:
     raise MissingExtra("wiserouter_langchain", "langchain-core", "langchain")
 
 if TYPE_CHECKING:
-    from wiserouter_langchain.encoder import EmbeddingsEncoder
-    from wiserouter_langchain.feedback import WiseFeedbackHandler, pull_langsmith, track_decisions
-    from wiserouter_langchain.middleware import WiseRouterMiddleware
-    from wiserouter_langchain.runnable import RunnableWiseRouter
+    from wiserouter_langchain.encoder import EmbeddingsEncoder as EmbeddingsEncoder
+    from wiserouter_langchain.feedback import WiseFeedbackHandler as WiseFeedbackHandler
+    from wiserouter_langchain.feedback import pull_langsmith as pull_langsmith
+    from wiserouter_langchain.feedback import track_decisions as track_decisions
+    from wiserouter_langchain.middleware import WiseRouterMiddleware as WiseRouterMiddleware
+    from wiserouter_langchain.runnable import RunnableWiseRouter as RunnableWiseRouter
 
 _HOMES = {
     "EmbeddingsEncoder": "encoder",
@@ -26,14 +28,7 @@ _HOMES = {
     "track_decisions": "feedback",
 }
 
-__all__ = [
-    "EmbeddingsEncoder",
-    "RunnableWiseRouter",
-    "WiseFeedbackHandler",
-    "WiseRouterMiddleware",
-    "pull_langsmith",
-    "track_decisions",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

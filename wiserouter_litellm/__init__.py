@@ -16,11 +16,15 @@ if find_spec("litellm") is None:
     raise MissingExtra("wiserouter_litellm", "LiteLLM", "litellm")
 
 if TYPE_CHECKING:
-    from wiserouter_litellm.attachment import attach, detach
-    from wiserouter_litellm.encoder import LiteLLMEncoder
-    from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, SettingsError, UnknownCall
-    from wiserouter_litellm.strategy import WiseRoutingStrategy
-    from wiserouter_litellm.wise_callback import WiseCallback
+    from wiserouter_litellm.attachment import attach as attach
+    from wiserouter_litellm.attachment import detach as detach
+    from wiserouter_litellm.encoder import LiteLLMEncoder as LiteLLMEncoder
+    from wiserouter_litellm.errors import BudgetRefused as BudgetRefused
+    from wiserouter_litellm.errors import BudgetUncertain as BudgetUncertain
+    from wiserouter_litellm.errors import SettingsError as SettingsError
+    from wiserouter_litellm.errors import UnknownCall as UnknownCall
+    from wiserouter_litellm.strategy import WiseRoutingStrategy as WiseRoutingStrategy
+    from wiserouter_litellm.wise_callback import WiseCallback as WiseCallback
 
 _HOMES = {
     "BudgetRefused": "errors",
@@ -34,17 +38,7 @@ _HOMES = {
     "detach": "attachment",
 }
 
-__all__ = [
-    "BudgetRefused",
-    "BudgetUncertain",
-    "LiteLLMEncoder",
-    "SettingsError",
-    "UnknownCall",
-    "WiseCallback",
-    "WiseRoutingStrategy",
-    "attach",
-    "detach",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

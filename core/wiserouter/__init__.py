@@ -12,67 +12,39 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wiserouter.budgets.budget import Budget
-    from wiserouter.budgets.limits import Limit, Limits
-    from wiserouter.conversations.settings import Conversations
-    from wiserouter.fitting.log import RoutingLog
-    from wiserouter.learning.drift import Watch
-    from wiserouter.learning.estimates import Estimates
-    from wiserouter.learning.reclustering import Growing
-    from wiserouter.planning.plan import Plan
-    from wiserouter.planning.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
-    from wiserouter.pricing.pool import Model
-    from wiserouter.pricing.prices import Price, Usage
-    from wiserouter.pricing.prior_scores import PriorScores
-    from wiserouter.pricing.use_rates import UseRate
-    from wiserouter.prompts.contexts import Contexts
-    from wiserouter.prompts.encoders import open_encoder
-    from wiserouter.router import WiseRouter
-    from wiserouter.routing.explanation import Explanation
-    from wiserouter.routing.label_budget import LabelBudget
-    from wiserouter.routing.shadow import Shadow
-    from wiserouter.routing.signals import Answer
-    from wiserouter.routing.status import Status, WindowStatus
-    from wiserouter.stores import MemoryStore, open_store
-    from wiserouter.types import NO_CONTEXT, Decision
+    from wiserouter.budgets.budget import Budget as Budget
+    from wiserouter.budgets.limits import Limit as Limit
+    from wiserouter.budgets.limits import Limits as Limits
+    from wiserouter.conversations.settings import Conversations as Conversations
+    from wiserouter.fitting.log import RoutingLog as RoutingLog
+    from wiserouter.learning.drift import Watch as Watch
+    from wiserouter.learning.estimates import Estimates as Estimates
+    from wiserouter.learning.reclustering import Growing as Growing
+    from wiserouter.planning.plan import Plan as Plan
+    from wiserouter.planning.policies import EpsilonFirst as EpsilonFirst
+    from wiserouter.planning.policies import ExploreShare as ExploreShare
+    from wiserouter.planning.policies import Offline as Offline
+    from wiserouter.planning.policies import Optimistic as Optimistic
+    from wiserouter.pricing.pool import Model as Model
+    from wiserouter.pricing.prices import Price as Price
+    from wiserouter.pricing.prices import Usage as Usage
+    from wiserouter.pricing.prior_scores import PriorScores as PriorScores
+    from wiserouter.pricing.use_rates import UseRate as UseRate
+    from wiserouter.prompts.contexts import Contexts as Contexts
+    from wiserouter.prompts.encoders import open_encoder as open_encoder
+    from wiserouter.router import WiseRouter as WiseRouter
+    from wiserouter.routing.explanation import Explanation as Explanation
+    from wiserouter.routing.label_budget import LabelBudget as LabelBudget
+    from wiserouter.routing.shadow import Shadow as Shadow
+    from wiserouter.routing.signals import Answer as Answer
+    from wiserouter.routing.status import Status as Status
+    from wiserouter.routing.status import WindowStatus as WindowStatus
+    from wiserouter.stores import MemoryStore as MemoryStore
+    from wiserouter.stores import open_store as open_store
+    from wiserouter.types import NO_CONTEXT as NO_CONTEXT
+    from wiserouter.types import Decision as Decision
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "NO_CONTEXT",
-    "Answer",
-    "Budget",
-    "Contexts",
-    "Conversations",
-    "Decision",
-    "EpsilonFirst",
-    "Estimates",
-    "Explanation",
-    "ExploreShare",
-    "Growing",
-    "LabelBudget",
-    "Limit",
-    "Limits",
-    "MemoryStore",
-    "Model",
-    "Offline",
-    "Optimistic",
-    "Plan",
-    "Price",
-    "PriorScores",
-    "RoutingLog",
-    "Shadow",
-    "Status",
-    "Usage",
-    "UseRate",
-    "Watch",
-    "WindowStatus",
-    "WiseRouter",
-    "__version__",
-    "open_encoder",
-    "open_store",
-]
-
 
 _HOMES = {
     "Answer": "wiserouter.routing.signals",
@@ -109,6 +81,9 @@ _HOMES = {
 }
 """The module of each public name, which is loaded when the name is first used: a command must begin before numpy is
 loaded, to catch a Ctrl-C meanwhile."""
+
+__all__ = list(_HOMES)
+__all__ += ["__version__"]
 
 _LOADING = RLock()
 """Held while a name is loaded: of threads that load packages with circular imports at once, one finds a part of one."""

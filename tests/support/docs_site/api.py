@@ -34,9 +34,8 @@ def _packages() -> griffe.ModulesCollection:
 
 def exported(name: str) -> dict[str, griffe.Object]:
     """Return the public objects of a package by name, in the order of the alphabet."""
-    module = package(name)
-    homes = {one.name: one for one in module.members.values() if one.is_alias}
-    return {one: homes[one].final_target for one in sorted(module.exports or ()) if one in homes}  # type: ignore[attr-defined]
+    homes = {one.name: one for one in package(name).members.values() if one.is_alias and not one.runtime}
+    return {one: homes[one].final_target for one in sorted(homes)}  # type: ignore[attr-defined]
 
 
 def public_members(thing: griffe.Object) -> Iterator[griffe.Object]:
