@@ -104,9 +104,9 @@ class RouterChanges(ObservedRouter):
         token, request = hashed(key) if key else "", hashed(repr((scope, change)))
         (own, part), *observed = ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope)
         answered = self._store.change(own, change.part(part), token=token, request=request)
-        amounts = replace(change, limit=None, paused=None, reason="", pause_s=None) if observed else change
         for name, share in observed if _has_amounts(change) else ():
-            self._store.change(name, amounts.part(share), token=f"{token}-observed" if token else "", request=request)
+            amounts = replace(change, limit=None, paused=None, reason="", pause_s=None).part(share)
+            self._store.change(name, amounts, token=f"{token}-observed" if token else "", request=request)
         if not answered.replayed:
             self.audit("budget", by, answered.before, answered.after, scope=scope, account=answered.account)
         for listener in self._listeners:

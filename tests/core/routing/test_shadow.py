@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Price, Shadow, Usage, WiseRouter
+from wiserouter.budgets.changes import BudgetChange
+from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.cli import app
 from wiserouter.cli.shadow import lines_of, report_of
 from wiserouter.errors import AlreadySettled, InvalidInput, UnknownModel
@@ -164,6 +166,22 @@ def test_a_changed_budget_is_divided_again():
     router.set_budget(amount_usd=500.0)
     assert router.status().amount_usd == pytest.approx(50.0)
     assert router.status(observed_scope("default")).amount_usd == pytest.approx(450.0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+def test_a_budget_is_paused_and_goes_on(share, tmp_path):
+    router = make(Shadow(share))
+
+    def steps():
+        assert router.change_budget(BudgetChange(paused=True, reason="audit")).after["paused"]
+        with pytest.raises(BudgetPaused):
+            router.decide("a")
+        assert router.observe("a", incumbent="small", acts=True).would_be  # it goes where it went without the router
+        assert not router.change_budget(BudgetChange(paused=False)).after["paused"]
+        router.decide("a")
+
+    changes = [line for line in journal_of(router, tmp_path / "journal.jsonl", steps) if line["event"] == "change"]
+    assert [line["after"]["paused"] for line in changes] == [True, False]
 
 
 def test_what_is_missing_is_named():
