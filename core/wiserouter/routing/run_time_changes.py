@@ -9,9 +9,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, NotStarted
 from wiserouter.routing.observed import ObservedRouter
-from wiserouter.routing.shadow import part_of
+from wiserouter.routing.shadow import observed_scope, part_of
 from wiserouter.validation import check_amount, check_count
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RouterChanges(ObservedRouter):
             check_amount("amount_usd", amount_usd)
         if horizon is not None:
             check_count("horizon", horizon, least=1)
-        for name, part in ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope):
+        for name, part in self._sides(scope):
             amount = None if amount_usd is None else amount_usd * part
             self._store.amend(name, amount_usd=amount, horizon=part_of(horizon, part), every=every)
         for listener in self._listeners:
@@ -102,7 +102,7 @@ class RouterChanges(ObservedRouter):
         if change.limit == "hard":
             self._learner.pool.check_bounded()
         token, request = hashed(key) if key else "", hashed(repr((scope, change)))
-        (own, part), *observed = ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope)
+        (own, part), *observed = self._sides(scope)
         answered = self._store.change(own, change.part(part), token=token, request=request)
         for name, share in observed if _has_amounts(change) else ():
             amounts = replace(change, limit=None, paused=None, reason="", pause_s=None).part(share)
@@ -116,6 +116,17 @@ class RouterChanges(ObservedRouter):
     def follow(self, listener: Callable[[Collection[str]], object]) -> None:
         """Call a listener when an administrator has changed a budget, with the known scopes whose limit is hard."""
         self._store.follow(listener)
+
+    def _sides(self, scope: str) -> tuple[tuple[str, float], ...]:
+        """Return the accounts of a scope with their parts of its budget: two where it was started in shadow mode."""
+        whole = ((scope, 1.0),)
+        if self._shadow is None:
+            return whole
+        try:
+            self._store.ledger(observed_scope(scope))
+        except NotStarted:
+            return whole
+        return self._shadow.sides(scope)
 
     def audit(self, what: str, by: str, before: Mapping[str, Any], after: Mapping[str, Any], **figures: object) -> None:
         """Write an order of an administrator into the log and the journal.

@@ -11,7 +11,7 @@ from wiserouter.budgets.changes import BudgetChange
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.cli import app
 from wiserouter.cli.shadow import lines_of, report_of
-from wiserouter.errors import AlreadySettled, InvalidInput, UnknownModel
+from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownModel
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import gain, incumbents
@@ -182,6 +182,16 @@ def test_a_budget_is_paused_and_goes_on(share, tmp_path):
 
     changes = [line for line in journal_of(router, tmp_path / "journal.jsonl", steps) if line["event"] == "change"]
     assert [line["after"]["paused"] for line in changes] == [True, False]
+
+
+def test_a_budget_that_was_started_before_the_mode_is_changed_as_a_whole():
+    router = WiseRouter(MODELS)
+    router.start(Budget(2_000.0, 1_000))
+    router.shadow = Shadow(0.5)
+    router.set_budget(amount_usd=500.0)
+    assert router.change_budget(BudgetChange(add_usd=100.0)).after["amount_usd"] == 600.0
+    with pytest.raises(NotStarted, match="scope 'team' has no budget"):
+        router.set_budget(amount_usd=500.0, scope="team")
 
 
 def test_what_is_missing_is_named():
