@@ -176,7 +176,7 @@ class Learner:
             self.sums.add_cost(context, model, plain_usd, usage)
             kept = None if self._growing is None else self._kept(record)
             if kept is not None:
-                kept.cost_usd, kept.usage = cost_usd, usage
+                kept.cost_usd, kept.usage = plain_usd, usage
         self.check_drift()
         self._plan_ahead(context)
         return context

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from support.questions import SKILL, question
-from wiserouter import Budget, EpsilonFirst, Growing, Model, Price, Usage, WiseRouter
+from wiserouter import Budget, Conversations, EpsilonFirst, Growing, Model, Price, Usage, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.types import NO_CONTEXT
 
@@ -107,3 +107,16 @@ def test_decisions_made_before_a_fit_are_settled_in_the_new_contexts():
     assert estimates.calls.sum() == pytest.approx(100)
     assert estimates.invoked.sum() == pytest.approx(100)
     assert estimates.labels.sum() == pytest.approx(100)
+
+
+def test_costs_of_calls_of_conversations_move_as_they_were_learned():
+    growing = Growing(2, per_context=1, background=False)
+    router = started(growing=growing, watch=None, conversations=Conversations())
+    for name, tokens in (("long", 10_000), ("short", 10)):
+        decision = router.decide("write code in python", input_tokens=tokens, conversation=name, eligible=["a"])
+        router.charge(decision, usage=Usage(tokens, 50))
+    router.decide("a story about the sea", conversation="other", eligible=["a"])
+    learned_usd = router.estimates.cost.sum()
+    router.refit_contexts(2)
+    assert router.estimates.calls[:, 0].tolist() == [2.0, 0.0]
+    assert router.estimates.cost[:, 0].tolist() == pytest.approx([learned_usd, 0.0])
