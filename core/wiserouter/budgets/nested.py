@@ -158,6 +158,13 @@ def open_account(budget: Budget, now_s: float) -> Account:
     return NestedLedger(tuple([Ledger.opened(replace(one, within=None), now_s) for one in budget.each]))
 
 
+def amended(budget: Budget, amount_usd: float | None, horizon: int | None, every: str | None) -> Budget:
+    """Return the terms of a budget whose amount or horizon was changed; raises as an account of it does."""
+    account = open_account(budget, now_s=0.0)
+    account.amend(amount_usd=amount_usd, horizon=horizon, every=every)
+    return account.budget
+
+
 def check_same_shape(
     scope: str, running: Budget, budget: Budget, running_parent: str | None, parent: str | None
 ) -> None:

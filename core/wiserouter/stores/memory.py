@@ -13,6 +13,7 @@ from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import (
     Account,
     NestedLedger,
+    amended,
     check_parent,
     check_same_shape,
     open_account,
@@ -118,8 +119,9 @@ class MemoryStore:
         """Change the running budget of `scope`."""
         with self._lock:
             self._account_at(scope, self.now())
-            self._given.pop(scope, None)
             self._ledgers[scope].amend(amount_usd=amount_usd, horizon=horizon, every=every)
+            given, parent = self._given[scope]
+            self._given[scope] = amended(given, amount_usd, horizon, every), parent
 
     def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:
         """Change the running budget of `scope`, once for each token, and return the answer."""

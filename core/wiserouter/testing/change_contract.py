@@ -115,6 +115,19 @@ def becomes_hard_without_calls_in_flight(shelf: Shelf) -> None:
     assert not store.snapshot(scope).hard
 
 
+def starts_again_after_changes_of_both_kinds(shelf: Shelf) -> None:
+    """Keep a limit that an administrator has changed where the amount was changed by its program since."""
+    terms = Budget(10.0, 100, limit="hard")
+    store, scope = opened(shelf, terms)
+    store.change(scope, BudgetChange(limit="expected"))
+    store.amend(scope, amount_usd=12.0, horizon=None)
+    other = other_store(shelf, store)
+    other.open(scope, terms)
+    for seen in (store, other):
+        seen.refresh()
+        assert (seen.ledger(scope).budget.amount_usd, seen.ledger(scope).budget.limit) == (10.0, "expected")
+
+
 def changes_once_for_each_token(shelf: Shelf) -> None:
     """Answer a second request with the same token as the first one, and change nothing; refuse another request."""
     store, scope = opened(shelf)
@@ -171,6 +184,7 @@ CHANGE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     refuses_to_break_a_hard_limit,
     pauses_and_goes_on,
     ends_for_good,
+    starts_again_after_changes_of_both_kinds,
     changes_once_for_each_token,
     takes_every_change_of_a_crowd,
     keeps_the_latest_orders,

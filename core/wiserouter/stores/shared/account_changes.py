@@ -14,7 +14,7 @@ from wiserouter.budgets.changes import (
     first_answer,
     refusal,
 )
-from wiserouter.budgets.nested import Account, open_account, with_present_limits
+from wiserouter.budgets.nested import Account, amended, with_present_limits
 from wiserouter.errors import NotStarted, StoreUnavailable
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import Amend
@@ -54,14 +54,17 @@ def change(worker: Worker, scope: str, asked: BudgetChange, token: str, request:
 def amend(worker: Worker, scope: str, amount_usd: float | None, horizon: int | None, every: str | None) -> None:
     """Change the amount, which ends its increases, or the horizon of the budget that renews `every` so often."""
     account, view = _present(worker, scope)
-    changing = open_account(view.budget, 0.0)  # validates as an account does
-    changing.amend(amount_usd=amount_usd, horizon=horizon, every=every)
+    budget, configured = amended(view.budget, amount_usd, horizon, every), view.terms.configured
+    if configured:
+        given = terms_of_text(configured, worker.name).budget
+        configured = text_of_terms(amended(given, amount_usd, horizon, every), view.parent)
     level = next(at for at, one in enumerate(view.budget.each) if every is None or one.renews(every))
     increases = [view.terms.increases_of(at) for at in range(len(view.windows))]
     present_usd = account.each[level].budget.amount_usd
     if amount_usd is not None:
         increases[level], present_usd = (), amount_usd
-    terms = AccountTerms(changing.budget, view.parent, tuple(increases) if any(increases) else (), view.terms.pause)
+    pause = view.terms.pause
+    terms = AccountTerms(budget, view.parent, tuple(increases) if any(increases) else (), pause, configured)
     _amend(worker, scope, terms, {level: present_usd})
 
 
