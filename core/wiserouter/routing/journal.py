@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -44,7 +46,7 @@ class Journal:
     Parameters
     ----------
     path : str or Path
-        The file; its folder must exist. Several processes may append to it, but only one may rotate it.
+        The file; its folder must exist. Several processes may append to it.
     max_bytes : int, default 64 MiB
         Size from which the file is rotated and a new one begun.
     max_waiting : int, default 10,000
@@ -158,20 +160,47 @@ class _Writer:
         return file
 
     def _make_room(self, size: int) -> None:
+        """Open the file that has the name now: another process may have set ours aside, or we do where it is full."""
         written = os.fstat(self._file).st_size
-        if not written or written + size <= self._max_bytes:
+        if self._has_the_name() and (not written or written + size <= self._max_bytes):
             return
-        if self._path.exists():  # else the full file was set aside before, and no new one could be opened
-            self._set_aside()
-        full, self._file = self._file, self._open()  # in this order: the number of a closed file is soon another's
-        os.close(full)
+        with _locked(self._file):  # of several processes with one full file, one sets it aside
+            if self._has_the_name():
+                self._set_aside()
+        former, self._file = self._file, self._open()  # in this order: the number of a closed file is soon another's
+        os.close(former)
         self._cut = False
+
+    def _has_the_name(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file), self._path.stat())
+        except FileNotFoundError:
+            return False
 
     def _set_aside(self) -> None:
         for age in range(KEPT_FILES, 0, -1):
             older = aged(self._path, age - 1)
             if older.exists():
                 older.replace(aged(self._path, age))
+
+
+@contextmanager
+def _locked(file: int) -> Iterator[None]:
+    """Keep other processes from taking the same lock meanwhile, where files can be locked."""
+    if sys.platform == "win32":  # an open file cannot be renamed there
+        yield
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        logger.debug("the journal cannot be locked: %s", error)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _write_events(waiting: SimpleQueue[Line | Event | None], writer: _Writer) -> None:

@@ -190,6 +190,50 @@ def test_a_full_file_is_set_aside_and_still_read(path):
     assert len(found) >= 4
 
 
+def test_of_several_writers_of_one_file_one_sets_it_aside(path):
+    journals = [Journal(path, max_bytes=2_000) for _ in range(4)]
+    written = [f"{number:04}" for number in range(120)]
+    for number, name in enumerate(written):
+        journals[number % 4].event("release", name, 0.0)
+        journals[number % 4].flush()
+    for journal in journals:
+        journal.close()
+    found = [event["id"] for event in JournalReader(path)]
+    assert found == written[-len(found) :]
+    assert sum(each.stat().st_size for each in path.parent.iterdir()) > 3 * 1_800
+    assert {journal.dropped for journal in journals} == {0}
+
+
+def test_writers_that_set_a_file_aside_at_the_same_time_lose_no_line(path):
+    journals = [Journal(path, max_bytes=40_000) for _ in range(4)]
+
+    def write(journal, first):
+        for name in range(first, first + 300):
+            journal.event("release", f"{name:04}", 0.0)
+            if name % 7 == 0:
+                journal.flush()
+
+    threads = [threading.Thread(target=write, args=(one, 300 * i)) for i, one in enumerate(journals)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for journal in journals:
+        journal.close()
+    assert sorted(event["id"] for event in JournalReader(path)) == [f"{name:04}" for name in range(1_200)]
+
+
+def test_a_file_that_is_moved_away_is_begun_again(path):
+    journal = Journal(path)
+    journal.event("release", "a", 0.0)
+    journal.flush()
+    path.rename(path.with_name("moved"))
+    journal.event("release", "b", 0.0)
+    journal.close()
+    assert [event["id"] for event in JournalReader(path)] == ["b"]
+    assert journal.dropped == 0
+
+
 def test_nobody_waits_and_a_dropped_line_is_counted_and_logged_once(path, caplog):
     journal = Journal(path, max_waiting=3)
     gate = threading.Event()
