@@ -132,6 +132,7 @@ def _show(figures: dict[str, Any]) -> None:
 def lines_of(figures: dict[str, Any]) -> list[str]:
     """Return the sentences of the report."""
     lines = []
+    shows = "acting for longer, or on a larger share," if figures["acted"] else "acting on a share (share: 0.1)"
     for name, unit in (("cost_usd", " USD"), ("reward", "")):
         one = figures[name]
         if one is None:
@@ -148,7 +149,7 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
             models = ", ".join(list(rest["where"])[:3])
             lines.append(
                 f"  {rest['share']:.0%} of the choices ({models}) no call shows: they count by the router's own "
-                f"estimates, and {bound}; acting on a share shows them: share: 0.1"
+                f"estimates, and {bound}; {shows} shows them"
             )
         unseen = 1.0 - one["shown_by_calls"]["baseline_share"]
         if unseen > LEAST_UNSEEN:

@@ -316,6 +316,30 @@ def test_equal_choices_gain_nothing(share, seed):
     assert found.total.mean == pytest.approx(0.0, abs=1e-12)
 
 
+@settings(max_examples=20)
+@given(st.integers(4, 200), st.floats(0.05, 0.95), st.integers(0, 2**32 - 1))
+def test_no_interval_of_rewards_leaves_what_rewards_can_be(n, share, seed):
+    rng = np.random.default_rng(seed)
+    acted, ran = rng.random(n) < share, rng.integers(2, size=n)
+    reward = np.where(rng.random(n) < 0.5, rng.integers(2, size=n), np.nan)
+    reward[0] = 1.0
+    calls = calls_of(ran, rng.dirichlet((0.1, 0.1), size=n), share=share, acted=acted, reward=reward)
+    found = gain(calls)
+    assert -1.0 <= found.total.low <= found.total.mean <= found.total.high <= 1.0
+    assert 0.0 <= found.baseline.low <= found.baseline.mean <= found.baseline.high <= 1.0
+
+
+def test_where_the_router_acts_the_report_does_not_advise_a_share_of_a_tenth():
+    n, would_be = 40, np.tile([0.0, 1.0], (40, 1))
+    told = {"incumbent": np.zeros(n, int), "reward": np.full(n, 0.9)}
+    before = calls_of(np.zeros(n, int), would_be, **told)
+    assert any("acting on a share (share: 0.1) shows them" in line for line in lines_of(report_of(before)))
+    acted = np.arange(n) == 0
+    after = calls_of(acted.astype(int), would_be, share=0.1, acted=acted, **told)
+    assert any("acting for longer, or on a larger share, shows them" in line for line in lines_of(report_of(after)))
+    assert not any("share: 0.1" in line for line in lines_of(report_of(after)))
+
+
 def gain_in_threads(seed, n_threads, n_calls):
     """Return the gain that the report finds where threads are acted on as a whole, and the true one."""
     rng = np.random.default_rng(seed)

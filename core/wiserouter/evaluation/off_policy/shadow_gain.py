@@ -37,8 +37,8 @@ class Gain(NamedTuple):
     Attributes
     ----------
     total : Estimate
-        The whole difference. Its interval holds the bounds of rewards in the part that is not identified; costs there
-        are the estimates of the router, without an interval.
+        The whole difference. Its interval holds the bounds of rewards in the part that is not identified, and that of
+        rewards ends at -1 and 1; costs there are the estimates of the router, without an interval.
     identified : Estimate
         The part that calls show: the choices that also ran, less what runs without the router.
     baseline : Estimate
@@ -112,10 +112,13 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward") -> Gain | None:
     lost, base_lost, estimates = target - shown, baseline - base_shown, _estimates(calls, outcome)
     rest, base_rest = (_not_shown(one, estimates, outcome) for one in (lost - base_lost, base_lost))
     shares = dict(zip(calls.models, lost.mean(axis=0).tolist(), strict=True))
+    total, whole_base = _plus(identified, rest), _plus(base, base_rest)
+    if outcome == "reward":
+        total, whole_base = _within(total, -1.0, 1.0), _within(whole_base, 0.0, 1.0)
     return Gain(
-        total=_plus(identified, rest),
+        total=total,
         identified=identified,
-        baseline=_plus(base, base_rest),
+        baseline=whole_base,
         share=float(shown.sum(axis=1).mean()),
         baseline_share=float(base_shown.sum(axis=1).mean()),
         by_estimate=rest.mean,
@@ -136,6 +139,12 @@ def _not_shown(part: FloatArray, estimates: FloatArray, outcome: OutcomeName) ->
 
 def _plus(shown: Estimate, rest: Estimate) -> Estimate:
     return Estimate(shown.mean + rest.mean, shown.low + rest.low, shown.high + rest.high, shown.se)
+
+
+def _within(one: Estimate, least: float, most: float) -> Estimate:
+    """Return an estimate whose interval ends at the bounds of what it estimates."""
+    mean, low, high = (min(max(value, least), most) for value in (one.mean, one.low, one.high))
+    return Estimate(mean, low, high, one.se)
 
 
 def estimated_gain(calls: ShadowCalls) -> float:
