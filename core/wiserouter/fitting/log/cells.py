@@ -116,7 +116,7 @@ class Cells:
         return values
 
     def names(self, column: str) -> list[str]:
-        """Return a column of names; a missing or an empty one is an error."""
+        """Return a column of names without the blanks around them; a missing or an empty one is an error."""
         values: list[str] = self._sound(self.check_names(column))
         return values
 
@@ -175,8 +175,9 @@ class Cells:
         """Return a column of names with the rules that it breaks; a blank text is no name."""
         import polars as pl
 
-        values, faults = self.check_texts(column)
-        empty = pl.Series([value is not None and not value.strip() for value in values], dtype=pl.Boolean)
+        texts, faults = self.check_texts(column)
+        values = [text and text.strip() for text in texts]
+        empty = pl.Series([value == "" for value in values], dtype=pl.Boolean)
         return Checked(values, faults + self._fault(column, "a name is empty", "fill it in or drop the row", empty))
 
     def check_prompts(self, column: str) -> Checked:

@@ -143,7 +143,7 @@ def arm_names(model: pl.Expr, effort: pl.Expr) -> pl.Expr:
 
 
 def _known_places(field: str, columns: Sequence[str]) -> list[str]:
-    by_name = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(columns)}
+    by_name = {name.strip().lower().replace(" ", "_").replace("-", "_"): name for name in reversed(columns)}
     found = []
     for name in _NAMES[field]:
         root = name.partition(".")[0]

@@ -42,7 +42,7 @@ def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Pric
     """Return the batch of a long frame; calls of other models are left out."""
     fields = layout.fields
     reads: dict[str, Callable[[], Any]] = {"prompt": partial(cells.prompts, "prompt")}
-    reads |= {name: partial(cells.texts, name) for name in ("model", "query_id") if name in fields}
+    reads |= {name: partial(read, name) for name, read in _text_reads(cells).items() if name in fields}
     reads |= {name: partial(read, name) for name, read in _number_reads(cells).items() if name in fields}
     if EMBEDDING in cells.frame.columns:
         reads[EMBEDDING] = partial(cells.embeddings, EMBEDDING)
@@ -75,6 +75,10 @@ def costs_usd(read: Mapping[str, Any], prices: Prices) -> FloatArray:
     cached = np.minimum(np.nan_to_num(read.get("cached_tokens", np.zeros(len(models)))), read["input_tokens"])
     tokens = np.column_stack([read["input_tokens"] - cached, cached, read["output_tokens"]])
     return np.where(np.isnan(cost), (tokens * price).sum(axis=1), cost)
+
+
+def _text_reads(cells: Cells) -> dict[str, Callable[[str], list[str]]]:
+    return {"model": cells.names, "query_id": cells.texts}
 
 
 def _number_reads(cells: Cells) -> dict[str, Callable[[str], FloatArray]]:
