@@ -410,3 +410,42 @@ def test_fit_takes_the_files_of_a_batch(tmp_path):
     options = ("--with", requests, "--with", scores, "--scale", "1..5", "--prices", prices)
     fitted = json.loads(wiserouter("fit", answers, *options, "-o", tmp_path / "r.wise", "--contexts", 1, "--json"))
     assert fitted["labels"] == {"small": 3}
+
+
+def test_blanks_around_names_of_models_and_columns_do_not_count(tmp_path):
+    path = tmp_path / "log.csv"
+    rows = [f"{ask},{model},0.5, 0.01" for ask in ("a", "b", "c") for model in ("small", " small", "large ", "large")]
+    path.write_text("prompt , model, reward, cost\n" + "\n".join(rows) + "\n")
+    log = RoutingLog.read(path)
+    assert log.models == ("large", "small")
+    assert np.nansum(log.table().cost_usd, axis=0) == pytest.approx([0.06, 0.06])
+    assert {name: one.calls for name, one in survey(log).models.items()} == {"large": 6, "small": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("log.tsv", "a\tb\n", r"got 'log.tsv': convert it, such as with polars.read_csv\(file, separator="),
+        ("log.json", "[]", r"got 'log.json': convert it, such as with polars.read_json\(file\).write_ndjson"),
+        ("log.xlsx", "PK", "got 'log.xlsx': export it as csv, in UTF-8 and with commas"),
+        ("log.jsonl.gz", "", "got 'log.jsonl.gz': unpack it"),
+        ("log", "", "got 'log': export it so, or correct the name"),
+        ("log.csv", "", "the log must hold at least one row, got an empty file"),
+        ("log.jsonl", " \n\n", "the log must hold at least one row, got an empty file"),
+        ("log.parquet", "", "the log must hold at least one row, got an empty file"),
+        ("log.csv", "sep=;\nprompt;model\n", "the first line must name the columns, got 'sep=;': delete that line"),
+        ("log.jsonl", '[{"prompt": "a"}]', r"convert the list, such as with polars.read_json\(file\).write_ndjson"),
+        ("log.csv", "prompt,model,Cost (USD)\na,m,1\n", r"name it with --cost COLUMN \(in Python LogColumns\)"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused_with_the_way_out(tmp_path, name, text, says):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(LogError, match=says):
+        RoutingLog.read(path)
+
+
+def test_the_lack_of_prompts_says_that_rows_of_one_id_are_one_query(tmp_path, caplog):
+    rows = [{"query_id": 7, "prompt": f"word{i}", "model": "m", "reward": 0.5, "cost_usd": 0.1} for i in range(40)]
+    WiseRouter.fit(put(tmp_path / "log.jsonl", rows), n_contexts=2)
+    assert "the log has no more different prompts (rows of one query_id count as one)" in caplog.text

@@ -18,6 +18,7 @@ from wiserouter.errors import LogError
 from wiserouter.fitting.log.cell_texts import DIGEST_OF, cell_text, digest
 from wiserouter.fitting.log.jsonl import check_numbers, keys_of
 from wiserouter.fitting.log.limits import check_columns, check_csv, marked_content, row_with_too_many_cells
+from wiserouter.fitting.log.other_files import check_filled, conversion_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,7 +68,9 @@ def scan(path: Path) -> pl.LazyFrame:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file: correct the path")
     if not is_log(path):
-        raise LogError(f"a log's name must end in {', '.join(ENDINGS)}, got {path.name!r}", file=path, value=path.name)
+        rule = f"a log's name must end in {', '.join(ENDINGS)}, got {path.name!r}"
+        raise LogError(f"{rule}: {conversion_of(path.name)}", file=path, value=path.name)
+    check_filled(path)
     with reading(path):
         if _is(path, _CSV):
             return _scan_csv(path)

@@ -78,7 +78,9 @@ def _object(path: Path, row: int, line: str) -> dict[str, Any]:
         raise ValueError(f"a {type(value).__name__}")
     except ValueError as error:
         rule = "the file is damaged or malformed: a line must be one JSON object, with null for NaN and infinities"
-        raise LogError(f"{rule}, got {line[:80]!r}", file=path, row=row, value=line) from error
+        is_list = row == 1 and line.lstrip().startswith("[")
+        remedy = ": convert the list, such as with polars.read_json(file).write_ndjson(new)" if is_list else ""
+        raise LogError(f"{rule}, got {line[:80]!r}{remedy}", file=path, row=row, value=line) from error
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from wiserouter.errors import LogError
 from wiserouter.fitting.log.columns import TOKENS, LogColumns, Places, arm_names, expression
 from wiserouter.fitting.log.limits import check_models
+from wiserouter.fitting.log.other_files import refuse_empty
 from wiserouter.validation import check_kind
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _KNOWN = (
     "wide (prompt, and score|<model> with cost|<model> or <model> with <model>|total_cost per model) or "
     "long (prompt, model, cost_usd or token counts, reward where there are scores; query_id optional)"
 )
+_OPTIONS = {"prompt": "--prompt", "model": "--model", "cost_usd": "--cost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,14 @@ def layout_of(
         places = given.places(columns, file)
         missing = [one for one in ("prompt", "model") if one not in places]
         missing += [] if "cost_usd" in places or set(TOKENS[:2]) <= set(places) else ["cost_usd"]
+    if missing and not any(column.strip() for column in columns):
+        refuse_empty(file)
     if missing or (name == "wide" and not pairs):
         lacking = f"it lacks {', '.join(missing)}" if missing else "it has no column pair of any model"
         found = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-        raise LogError(f"a log must be {_KNOWN}; read as {name}, {lacking}; found: {found}", file=file)
+        named = [f"{option} COLUMN" for one, option in _OPTIONS.items() if name == "long" and one in missing]
+        remedy = f"; name it with {' '.join(named)} (in Python LogColumns) if it is there" if named else ""
+        raise LogError(f"a log must be {_KNOWN}; read as {name}, {lacking}; found: {found}{remedy}", file=file)
     if name == "long":
         return Layout("long", {}, places)
     _check_partners(columns, file)

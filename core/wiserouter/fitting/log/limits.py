@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.other_files import refuse_empty
 
 MAX_ROW_BYTES = 2**23
 """Most bytes of one row of a csv or jsonl, and of one text of any log: 8 MiB."""
@@ -98,6 +99,7 @@ def check_csv(path: Path) -> None:
         if number == 1 and len(line.encode()) > MAX_HEADER_BYTES:
             raise LogError(f"a header must have at most {MAX_HEADER_BYTES:,} bytes, got more: drop columns", file=path)
         if number == 1:
+            _check_mark_of_excel(path, line)
             _check_line_ends(path, line)
             _check_separator(path, line)
             check_columns(path, 1 + line.count(","))
@@ -107,9 +109,17 @@ def check_csv(path: Path) -> None:
             refuse_row(path, begins)
         if not is_open:
             n_bytes, begins = 0, number + 1
+    if not number:
+        refuse_empty(path)
     if is_open and begins < number:  # a quote in the last line alone may be read as it is
         rule = f"each quote must be closed, got one that is open from line {begins} to the end"
         raise LogError(f"{rule}: close it, and write quotes within a text twice", file=path)
+
+
+def _check_mark_of_excel(path: Path, header: str) -> None:
+    """Refuse a first line such as `sep=;`, which tells Excel the separator."""
+    if header[:4].lower() == "sep=" and len(header.strip()) <= len("sep=;"):
+        raise LogError(f"the first line must name the columns, got {header.strip()!r}: delete that line", file=path)
 
 
 def _check_line_ends(path: Path, header: str) -> None:
