@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput
+from wiserouter.types import FloatArray
 
 _NUMBER = int | float | np.integer | np.floating
 
@@ -25,6 +27,12 @@ def check_replaceable(path: Path) -> None:
     """Raise `InvalidInput` if a file to replace as a whole is there and no regular one: a folder, a device, a pipe."""
     if path.exists() and not path.is_file():
         raise InvalidInput(f"{path} must be a regular file, got a folder, a device or a pipe: name a file", value=path)
+
+
+def check_folder(path: Path) -> None:
+    """Raise `FileNotFoundError` with the remedy if the folder of a file to write is missing."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: no such folder: make it, or name another one")
 
 
 def read_text(path: Path) -> str:
@@ -104,6 +112,16 @@ def seeded(seed: int | None) -> np.random.Generator:
         return np.random.default_rng(seed)
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}", value=seed) from error
+
+
+def check_table(name: str, values: ArrayLike) -> FloatArray:
+    """Return numbers as an array; raise `InvalidInput` naming `name` if they are none, or rows differ in length."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        got = "rows of different lengths" if "inhomogeneous" in str(error) else str(error)
+        rule = f"{name} must be a table of numbers, a row for each query and a column for each model"
+        raise InvalidInput(f"{rule}, got {got}: put NaN where nothing was observed") from error
 
 
 def check_mapping(name: str, value: object) -> None:

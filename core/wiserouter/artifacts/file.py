@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from wiserouter.artifacts.json_values import check_json
 from wiserouter.artifacts.unzip import MAX_UNPACKED_BYTES, read_members
 from wiserouter.errors import DamagedArtifact, InvalidInput, NewerArtifact, NotAnArtifact
-from wiserouter.validation import check_replaceable
+from wiserouter.validation import check_folder, check_replaceable
 
 FORMAT = "wiserouter-artifact"
 VERSION = 1
@@ -34,6 +34,7 @@ MAX_MANIFEST_BYTES = 2**24
 Arrays = Mapping[str, NDArray[Any]]
 
 _MANIFEST = "manifest.json"
+_ZIP = b"PK"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
 
 
@@ -63,7 +64,7 @@ def write_artifact(
         `MAX_MANIFEST_BYTES`).
     """
     target = Path(path)
-    check_replaceable(target)
+    check_target(target)
     members = _members_of(arrays)
     digest = _digest(manifest, members)
     head = {"format": FORMAT, "version": VERSION, "sha256": digest, "content": dict(manifest)}
@@ -80,6 +81,25 @@ def write_artifact(
     finally:
         draft.unlink(missing_ok=True)
     return digest
+
+
+def check_target(path: Path) -> None:
+    """Raise an error if an artifact cannot be written to a path: its folder is missing, or another file is there.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    InvalidInput
+        If there is a folder, a device or a file that is no artifact.
+    """
+    check_folder(path)
+    check_replaceable(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            begins = file.read(len(_ZIP))
+        if begins not in (_ZIP, b""):
+            raise InvalidInput(f"{path} is there and no artifact: name another file, or delete it", value=path)
 
 
 def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wiserouter.artifacts.file import check_target
 from wiserouter.cli.log_options import (
     CostColumn,
     EffortColumn,
@@ -93,6 +94,7 @@ def fit(
         prices={one.name: one.price for one in priced or () if one.price is not None},
     )
     check_no_input(output, [*source.paths(), *(joined or ()), prices])
+    check_target(output)
     if source.failed_lines:
         err.print(f"left out {source.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     first = None if contexts_of is None else WiseRouter.load(contexts_of)

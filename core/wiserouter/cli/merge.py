@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from wiserouter.artifacts import merge as merging
+from wiserouter.artifacts.file import check_target
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.artifacts.save_load import load, save
 from wiserouter.cli.output import check_writable, out, print_json, table
-from wiserouter.validation import check_replaceable
 
 
 def merge(
@@ -32,7 +32,7 @@ def merge(
     Fit the first part as usual, and the others in its contexts: wiserouter fit b.parquet --contexts-of a.wise -o b.wise
     """
     check_writable(output)
-    check_replaceable(output)
+    check_target(output)
     merging.check_distinct(artifacts)
     parts = [(str(path), load(path)) for path in artifacts]
     merged = merging.merge(parts, None if prices_from is None else load(prices_from), means_only=means_only)

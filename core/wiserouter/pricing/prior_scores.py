@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.pool import SCORE_WEIGHT, Model
-from wiserouter.validation import read_text
+from wiserouter.validation import check_kind, read_text
 
 _COLUMNS = ("model", "score")
 _DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -105,6 +105,7 @@ class PriorScores:
         OSError
             If the file cannot be read.
         """
+        check_kind("priors", family_or_file, str, "'code' or 'own.csv'")
         if family_or_file.endswith(".csv"):
             return cls(read_scores(Path(family_or_file)))
         found = [row for row in published_scores() if row.family == family_or_file]
@@ -145,9 +146,12 @@ def read_scores(path: Path) -> list[PriorScore]:
 
 def _scores_of(lines: list[str], where: str) -> list[PriorScore]:
     reader = csv.DictReader(lines)
-    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+    reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+    missing = [name for name in _COLUMNS if name not in reader.fieldnames]
     if missing:
-        raise InvalidInput(f"{where} must have the columns model and score, lacks {', '.join(missing)}")
+        got = f"{lines[0]!r:.80}" if lines else "nothing"
+        rule = f"{where} must have the columns model and score, lacks {', '.join(missing)}"
+        raise InvalidInput(f"{rule}, got {got}: name them so, with commas between them")
     return [_score_of(row, f"{where}, row {i}") for i, row in enumerate(reader, start=1)]
 
 
@@ -166,7 +170,10 @@ def _number(text: str, what: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise InvalidInput(f"{what} must lie in [0, 1], got {text!r}: divide percentages by 100", value=text)
+        raise InvalidInput(
+            f"{what} must lie in [0, 1], got {text!r}: write decimals with a point, and divide percentages by 100",
+            value=text,
+        )
     return value
 
 

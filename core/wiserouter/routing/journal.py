@@ -20,7 +20,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.routing.observer import Line
-from wiserouter.validation import check_count
+from wiserouter.validation import check_count, check_folder
 
 if TYPE_CHECKING:
     from wiserouter.planning.trace import DecisionTrace
@@ -67,6 +67,7 @@ class Journal:
 
     def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, max_waiting: int = MAX_WAITING) -> None:
         self.path = Path(path)
+        check_folder(self.path)
         self._max_waiting = check_count("max_waiting", max_waiting, least=1)
         self._waiting: SimpleQueue[Line | Event | None] = SimpleQueue()
         self._writer = _Writer(self.path, check_count("max_bytes", max_bytes, least=1))

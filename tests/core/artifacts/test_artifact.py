@@ -178,6 +178,23 @@ def test_a_folder_is_no_artifact(tmp_path):
         WiseRouter.load(tmp_path)
 
 
+def test_only_an_artifact_is_replaced(artifact, tmp_path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("mine")
+    router = WiseRouter.load(artifact)
+    with pytest.raises(InvalidInput, match=r"notes\.md is there and no artifact: name another file, or delete it"):
+        router.save(notes)
+    assert notes.read_text() == "mine"
+    notes.write_text("")
+    router.save(notes)
+    router.save(notes)
+
+
+def test_a_missing_folder_is_named_with_the_remedy(artifact, tmp_path):
+    with pytest.raises(FileNotFoundError, match="none: no such folder: make it, or name another one"):
+        WiseRouter.load(artifact).save(tmp_path / "none" / "support.wise")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe that is a file")
 def test_a_pipe_is_not_replaced(artifact, tmp_path):
     os.mkfifo(tmp_path / "pipe")

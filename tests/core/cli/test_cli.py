@@ -355,6 +355,13 @@ def test_an_output_that_is_no_regular_file_is_refused_and_stays(shell, log, tmp_
     assert target.is_fifo()
 
 
+def test_a_fit_writes_over_no_file_but_an_artifact(shell, log, tmp_path):
+    notes = tmp_path / "notes.md"
+    notes.write_text("mine")
+    check_one_line(shell("fit", log, "-o", notes), "notes.md is there and no artifact")
+    assert notes.read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -223,7 +223,6 @@ def test_an_empty_log_is_refused(tmp_path, ending, columns):
     [
         ("log.parquet", b"PAR1 this is no table"),
         ("log.jsonl", b'{"prompt": "a", "model": "m", "reward": 1, "cost_usd": 1}\n{"prompt": \n'),
-        ("log.csv", b""),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, name, content):
@@ -253,6 +252,16 @@ def test_arrays_of_the_wrong_shape_are_refused():
         RoutingLog.from_arrays(["a"], [[0.5]], [[0.5]], ["m", "n"])
     with pytest.raises(LogError, match="reward must lie in"):
         RoutingLog.from_arrays(["a"], [[1.5]], [[0.5]], ["m"]).table()
+
+
+@pytest.mark.parametrize(
+    ("table", "says"), [([[0.1, 0.2], [0.3]], "got rows of different lengths"), ([["good", 0.2]], "could not convert")]
+)
+def test_a_table_that_is_none_is_named(table, says):
+    whole = [[0.1, 0.2], [0.3, 0.4]]
+    for name, tables in (("reward", (table, whole)), ("cost_usd", (whole, table))):
+        with pytest.raises(InvalidInput, match=f"{name} must be a table of numbers, a row for each query.*{says}"):
+            RoutingLog.from_arrays(["a", "b"], *tables, ["m", "n"])
 
 
 # Edges of the formats

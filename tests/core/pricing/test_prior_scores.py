@@ -54,7 +54,9 @@ def test_a_file_replaces_the_published_scores(tmp_path):
     [
         ("model,quality\na,0.5\n", "lacks score"),
         ("", "lacks model, score"),
-        ("model,score\na,72\n", r"row 1: score must lie in \[0, 1\], got '72': divide percentages by 100"),
+        ("model,score\na,72\n", r"row 1: score must lie in \[0, 1\], got '72': .* and divide percentages by 100"),
+        ('model,score\na,"0,72"\n', "got '0,72': write decimals with a point"),
+        ("model;score\na;0.5\n", "got 'model;score': name them so, with commas between them"),
         ("model,score\na,nan\n", r"got 'nan'"),
         ("model,score,standard_error\na,0.5,-1\n", "row 1: standard_error must lie"),
         ("model,score\n,0.5\n", "row 1: model must not be empty"),
@@ -64,6 +66,17 @@ def test_a_file_replaces_the_published_scores(tmp_path):
 def test_a_file_that_makes_no_sense_is_refused(tmp_path, text, match):
     with pytest.raises(InvalidInput, match=match):
         PriorScores.open(written(tmp_path / "bad.csv", text))
+
+
+def test_the_names_of_columns_may_have_capitals_and_blanks(tmp_path):
+    scores = PriorScores.open(written(tmp_path / "own.csv", "Model , Score\nsmall, 0.5\n"))
+    assert [(row.model, row.score) for row in scores.rows] == [("small", 0.5)]
+
+
+@pytest.mark.parametrize("value", [None, 5])
+def test_what_is_neither_a_family_nor_a_file_is_named(value):
+    with pytest.raises(InvalidInput, match=r"priors must be a str, such as 'code' or 'own.csv', got"):
+        PriorScores.open(value)
 
 
 def test_an_unknown_family_names_those_there_are():

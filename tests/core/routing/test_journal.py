@@ -269,7 +269,7 @@ def test_a_file_that_fails_is_a_warning_and_never_an_error(path, caplog):
 
 
 def test_a_folder_that_is_missing_is_refused_at_once(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="none: no such folder: make it, or name another one"):
         make().journal_to(tmp_path / "none" / "decisions.jsonl")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
@@ -22,7 +21,7 @@ from wiserouter.fitting.log.rows import EMBEDDING, Prices, long_batch, wide_batc
 from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.prices import Price
-from wiserouter.validation import check_count
+from wiserouter.validation import check_count, check_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -151,7 +150,7 @@ class RoutingLog:
         """
         import polars as pl
 
-        u, c = np.asarray(reward, dtype=np.float64), np.asarray(cost_usd, dtype=np.float64)
+        u, c = check_table("reward", reward), check_table("cost_usd", cost_usd)
         shape = (len(prompts), len(models))
         if u.shape != shape or c.shape != shape:
             raise InvalidInput(f"reward and cost_usd must have shape {shape}, got {u.shape} and {c.shape}")
