@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any
 
 from wiserouter.errors import InvalidInput
+from wiserouter.routing.schema_fit import fits
 
 RULES = {
     "invalid_tool_call": "the arguments of a tool call are no JSON object",
@@ -90,7 +91,7 @@ class Answer:
         except (ValueError, RecursionError):
             return True
         schema = (asked.get("json_schema") or {}).get("schema")
-        return isinstance(schema, Mapping) and not _fits(value, schema)
+        return isinstance(schema, Mapping) and not fits(value, schema)
 
 
 class Signals:
@@ -160,21 +161,6 @@ def _is_object(arguments: object) -> bool:
         except (ValueError, RecursionError):
             return False
     return isinstance(arguments, Mapping)
-
-
-def _fits(value: object, schema: Mapping[str, Any]) -> bool:
-    """Return True if a value fits a schema, as far as the package jsonschema is there to say."""
-    try:
-        import jsonschema  # type: ignore[import-untyped]
-    except ImportError:
-        return True
-    try:
-        jsonschema.validate(value, schema)
-    except jsonschema.ValidationError:
-        return False
-    except Exception:  # a schema that is none says nothing of the answer
-        return True
-    return True
 
 
 def _trim(remembered: OrderedDict[str, Any]) -> None:
