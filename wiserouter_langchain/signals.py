@@ -85,21 +85,25 @@ def answer_of(message: BaseMessage, failed: Sequence[str] = ()) -> Answer:
     >>> answer_of(AIMessage("", response_metadata={"finish_reason": "length"})).failures()
     ('truncated', 'empty_answer')
     """
-    metadata = message.response_metadata
-    reason = next(
-        (metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if metadata.get(name)), ""
-    )
+    metadata, more = message.response_metadata, message.additional_kwargs
+    reason = next((metadata[name] for name in _REASONS if metadata.get(name)), "")
     invalid = getattr(message, "invalid_tool_calls", None) or ()
     valid = getattr(message, "tool_calls", None) or ()
     blocks = message.content if isinstance(message.content, list) else ()
-    refused = any(isinstance(block, Mapping) and block.get("type") == "refusal" for block in blocks)
+    kinds = {block.get("type") for block in blocks if isinstance(block, Mapping)}
+    older = [str(call.get("arguments", ""))] if isinstance(call := more.get("function_call"), Mapping) else []
     return Answer(
         message.text,
         str(reason),
-        [{} for _ in valid] + ["{" for _ in invalid],
-        refusal=refused or bool(message.additional_kwargs.get("refusal")),
+        [{} for _ in valid] + ["{" for _ in invalid] + older,
+        refusal="refusal" in kinds or reason == "refusal" or bool(more.get("refusal")),
         failed=failed,
+        other=bool(kinds - _BLOCKS) or bool(more.get("audio")),
     )
+
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "reasoning", "reasoning_content", "refusal"})
 
 
 def _misses_schema(call: RoutedCall, raised: BaseException | None) -> bool:

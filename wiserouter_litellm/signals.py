@@ -37,7 +37,7 @@ def read_request(group: Group, signals: Signals, routing: RoutingRequest, mark: 
             caller = signals.caller_of_tool(_scoped(routing.caller, tool_call))
             if caller is not None:
                 group.router.fail(caller, "tool_error")
-        if "regenerated" in signals.rules:
+        if "regenerated" in signals.rules and routing.request.countable:  # else equal texts may be other prompts
             mark[PROMPT_KEY] = key = _scoped(routing.caller, routing.request.counted)
             former = signals.regenerated(key)
             if former is not None:
@@ -80,30 +80,49 @@ def failed_tools(messages: object, kwargs: Mapping[str, Any]) -> list[str]:
 
 
 def answers_of(response: object, response_format: Mapping[str, Any] | None = None) -> Iterator[Answer]:
-    """Yield the answers of a chat or a text completion, of Anthropic's messages, or of the responses API."""
+    """Yield the answers of a chat or a text completion, of Anthropic's messages, or of the responses API.
+
+    A response that is still made in the background has none.
+    """
     for choice in _get(response, "choices") or ():
         message = _get(choice, "message")
+        calls = [_get(call, "function") for call in _get(message, "tool_calls") or ()]
+        calls += [call] if (call := _get(message, "function_call")) else []
         yield Answer(
             _text(_get(message, "content")) or str(_get(choice, "text") or ""),
             str(_get(choice, "finish_reason") or ""),
-            [_get(_get(call, "function"), "arguments") or "" for call in _get(message, "tool_calls") or ()],
+            [_get(call, "arguments") or "" for call in calls],
             refusal=bool(_get(message, "refusal")),
             response_format=response_format,
+            other=any(_get(message, name) for name in ("audio", "images")),
         )
     if isinstance(output := _get(response, "output"), list):
-        reason = _get(_get(response, "incomplete_details"), "reason")
-        parts = [part for item in output for part in _get(item, "content") or ()]
-        yield Answer(
-            _text(parts),
-            str(reason or ""),
-            [_get(item, "arguments") for item in output if _get(item, "type") == "function_call"],
-            refusal=any(_get(part, "type") == "refusal" for part in parts),
-        )
+        if _get(response, "status") not in _UNDER_WAY:
+            yield _answer_of_items(output, str(_get(_get(response, "incomplete_details"), "reason") or ""))
     elif _get(response, "stop_reason") is not None:
         blocks: Sequence[Any] = _get(response, "content") or ()
+        kinds = {_get(block, "type") for block in blocks}
         tools = [_get(block, "input") for block in blocks if _get(block, "type") == "tool_use"]
         reason = str(_get(response, "stop_reason"))
-        yield Answer(_text(blocks), reason, tools, refusal=reason == "refusal")
+        yield Answer(_text(blocks), reason, tools, refusal=reason == "refusal", other=bool(kinds - _BLOCKS))
+
+
+def _answer_of_items(output: Sequence[Any], reason: str) -> Answer:
+    """Return the answer of the items of the responses API."""
+    parts = [part for item in output for part in _get(item, "content") or ()]
+    kinds = {_get(item, "type") for item in output}
+    return Answer(
+        _text(parts),
+        reason,
+        [_get(item, "arguments") for item in output if _get(item, "type") == "function_call"],
+        refusal=any(_get(part, "type") == "refusal" for part in parts),
+        other=bool(kinds - _ITEMS),
+    )
+
+
+_UNDER_WAY = frozenset({"queued", "in_progress"})
+_ITEMS = frozenset({"message", "reasoning", "function_call"})
+_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
 def _tool_call_ids(response: object) -> Iterator[str]:

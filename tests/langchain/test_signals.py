@@ -45,6 +45,23 @@ FAILED = {
 }
 
 
+WHOLE = {
+    "an image": AIMessage([{"type": "image", "base64": "x", "mime_type": "image/png"}]),
+    "audio": AIMessage("", additional_kwargs={"audio": {"data": "x"}}),
+    "a function": AIMessage("", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}),
+    "a tool without JSON": AIMessage([{"type": "custom_tool_call", "name": "f", "input": "x"}]),
+    "a search that goes on": AIMessage([{"type": "server_tool_use", "name": "web_search", "input": {}, "id": "1"}]),
+    "a refusal of Claude": AIMessage("", response_metadata={"stop_reason": "refusal"}),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_an_answer_of_other_parts_has_not_failed(case):
+    llm = scripted(WHOLE[case])
+    llm.invoke("a")
+    assert sources(llm) == [[]]
+
+
 @pytest.mark.parametrize("rule", FAILED)
 def test_a_failed_answer_scores_0_by_its_rule(rule):
     llm = scripted(FAILED[rule])

@@ -99,6 +99,68 @@ def test_answers_of_other_surfaces_are_read():
         assert answer.failures() == ("truncated",)
 
 
+def chat_of(**message):
+    return {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": None, **message}}]}
+
+
+def items(*kinds):
+    return {"output": [{"type": kind} for kind in ("reasoning", *kinds)]}
+
+
+WHOLE = {
+    "a function": chat_of(function_call={"name": "f", "arguments": "{}"}),
+    "a tool without JSON": chat_of(tool_calls=[{"id": "t", "type": "custom", "custom": {"name": "f", "input": "x"}}]),
+    "audio": chat_of(audio={"id": "a", "data": "x"}),
+    "images": chat_of(images=[{"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}}]),
+    "a patch of Codex": items("custom_tool_call"),
+    "a shell of Codex": items("local_shell_call"),
+    "an image": items("image_generation_call"),
+    "a search that goes on": {"content": [{"type": "server_tool_use", "input": {}}], "stop_reason": "pause_turn"},
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_an_answer_of_other_parts_is_not_empty(case):
+    (answer,) = answers_of(WHOLE[case])
+    assert answer.failures() == ()
+
+
+def test_an_answer_without_any_part_is_empty():
+    for one in (chat_of(), items(), {"content": [{"type": "thinking", "thinking": "hm"}], "stop_reason": "end_turn"}):
+        (answer,) = answers_of(one)
+        assert answer.failures() == ("empty_answer",)
+
+
+def test_the_arguments_of_a_function_are_read():
+    (answer,) = answers_of(chat_of(function_call={"name": "f", "arguments": "{"}))
+    assert answer.failures() == ("invalid_tool_call",)
+
+
+def test_a_response_that_is_still_made_has_not_failed():
+    assert not list(answers_of({"output": [], "status": "queued"}))
+
+
+@pytest.mark.parametrize("more", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
+async def test_equal_texts_of_stored_conversations_are_not_one_prompt(provider, settled, more):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=RICH, signals=["regenerated"])
+    for i in range(2):
+        await callback._router.aresponses(model="wise", input="Go on.", **more)
+        await settled(lambda i=i: router.status().charged == i + 1)
+    assert [list(one) for one in scores(router)] == [[], []]
+
+
+async def test_equal_texts_with_images_are_not_one_prompt(provider, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=RICH, signals=["regenerated"])
+    for i in range(2):
+        image = {"type": "image_url", "image_url": {"url": f"https://example.com/{i}.png"}}
+        content = [{"type": "text", "text": "What is this?"}, image]
+        await callback._router.acompletion(model="wise", messages=[{"role": "user", "content": content}])
+        await settled(lambda i=i: router.status().charged == i + 1)
+    assert [list(one) for one in scores(router)] == [[], []]
+
+
 def test_the_setting_names_rules():
     wise = {"budget_usd": 1.0, "every": "1d", "signals": ["truncated", "tool_error"]}
     assert settings_of({"groups": {"wise": wise}}).groups["wise"].signals == ["truncated", "tool_error"]

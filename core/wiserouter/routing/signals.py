@@ -22,7 +22,7 @@ RULES = {
     "schema_error": "the answer does not fit the schema that was asked for",
     "content_filter": "a content filter ended the answer",
     "truncated": "the answer ended at the limit of its output",
-    "empty_answer": "the answer has neither text nor a tool call nor a refusal",
+    "empty_answer": "the answer has neither text nor a tool call nor a refusal nor another part",
     "tool_error": "the tool that the answer called reported an error",
     "loop_exhausted": "the agent ran into the limit of its steps",
     "regenerated": "the same caller sent the same prompt again within two minutes of the answer",
@@ -57,6 +57,9 @@ class Answer:
         The format that was asked for, as in OpenAI's `response_format`.
     failed : sequence of str
         Rules that the caller knows to hold.
+    other : bool
+        Whether it has parts of another kind: an image, audio, a call of a tool that takes no JSON or that the provider
+        runs.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Answer:
     refusal: bool = False
     response_format: Mapping[str, Any] | None = None
     failed: Sequence[str] = ()
+    other: bool = False
 
     def failures(self) -> tuple[str, ...]:
         """Return the rules that hold, the most telling first."""
@@ -78,13 +82,14 @@ class Answer:
             "schema_error": self._misses_schema(),
             "content_filter": self.finish_reason in _FILTERED,
             "truncated": self.finish_reason in _TRUNCATED,
-            "empty_answer": not (self.text.strip() or self.tool_arguments or self.refusal),
+            "empty_answer": not (self.text.strip() or self.tool_arguments or self.refusal or self.other),
         }
         return tuple(name for name in RULES if holds.get(name) or name in self.failed)
 
     def _misses_schema(self) -> bool:
         asked = self.response_format
-        if asked is None or not self.text or self.refusal or asked.get("type") not in {"json_object", "json_schema"}:
+        is_final = self.text and not (self.refusal or self.tool_arguments or self.other)
+        if asked is None or not is_final or asked.get("type") not in {"json_object", "json_schema"}:
             return False
         try:
             value = json.loads(self.text)

@@ -23,6 +23,8 @@ GOOD = {
     "tool call without arguments": Answer("", "tool_calls", [""]),
     "parsed tool call": Answer("", "tool_use", [{"city": "Rome"}]),
     "refusal": Answer("", "stop", refusal=True),
+    "another part": Answer("", "stop", other=True),
+    "text beside a tool call": Answer("Let me look.", "tool_calls", ["{}"], response_format=SCHEMA),
     "object": Answer('{"city": "Rome"}', "stop", response_format=SCHEMA),
     "a schema that is none": Answer(
         "{}", "stop", response_format={"type": "json_schema", "json_schema": {"schema": {"type": 7}}}
