@@ -60,8 +60,8 @@ def begin_in_shadow(
     shadow, members = router.shadow, at_present_prices(router, members)
     if terms.forced in members or terms.preferred in members:
         incumbent = terms.forced or terms.preferred or incumbent
-    refused, share_key = False, key() if shadow is not None and shadow.share else None
-    if shadow is not None and share_key is not None and shadow.acts(share_key):
+    refused, share_key = False, key()
+    if shadow is not None and shadow.acts(share_key):
         try:
             call = begin_call(router, members, request, assignment, terms)
         except BudgetError:  # the part of the budget for the calls that it acts on is used up

@@ -79,8 +79,7 @@ def observed_request(
         group.add_new_models(new)
     tools = [] if group.signals is None else failed_tools(messages, kwargs)
     told = (origin.call_id, origin.caller, origin.chose_id, owner)
-    shadow = group.router.shadow
-    key = share_key_of(messages, kwargs) if shadow is not None and shadow.share else None
+    key = share_key_of(messages, kwargs)
     return RoutingRequest(candidates, request, scope, *told, failed_tools=tools, share_key=key)
 
 

@@ -51,6 +51,15 @@ def test_without_a_name_the_first_model_is_the_incumbent_unless_a_call_forces_on
     assert forced.response_metadata["wise_router"]["model"] == "large"
 
 
+def test_the_calls_of_a_thread_are_one_draw_where_nothing_is_acted_on(tmp_path):
+    llm = shadowed()
+    journal = llm.core.journal_to(tmp_path / "j.jsonl")
+    for name in "abab":
+        llm.invoke("a", {"configurable": {"thread_id": name}})
+    journal.close()
+    assert read_shadow_calls(JournalReader(tmp_path / "j.jsonl")).unit.tolist() == [0, 1, 0, 1]
+
+
 def test_a_share_of_the_threads_is_acted_on(tmp_path):
     llm = shadowed(share=0.5, budget=Budget(10.0, 100), cap_output_tokens=None)
     journal = llm.core.journal_to(tmp_path / "j.jsonl")

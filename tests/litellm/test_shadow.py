@@ -54,6 +54,17 @@ def test_a_sync_call_is_observed_too(provider):
     assert router.status(OBSERVED).decided == 1
 
 
+async def test_the_calls_of_a_session_are_one_draw_where_nothing_is_acted_on(provider, settled, tmp_path):
+    router = fitted("small")
+    callback = attach(llms(), "wise", router=router, budget=Budget(10.0, 100), mode="shadow")
+    journal = router.journal_to(tmp_path / "j.jsonl")
+    for name in "abab":
+        await callback._router.acompletion(model="wise", messages=HI, metadata={"session_id": name})
+    await settled(lambda: router.status(OBSERVED).charged == 4)
+    journal.close()
+    assert read_shadow_calls(JournalReader(tmp_path / "j.jsonl")).unit.tolist() == [0, 1, 0, 1]
+
+
 async def test_a_share_of_the_sessions_is_acted_on(provider, settled, tmp_path):
     router = fitted("small")
     rows = llms(weighted("small", 0), weighted("large", 1))

@@ -119,7 +119,7 @@ def shadow_line(
         "incumbent": incumbent,
         "would_be": decision.model,
         "call_id": call_id,
-        "unit": unit_of(key) if key and share else None,
+        "unit": unit_of(key) if key else None,
     }
 
 

@@ -363,6 +363,38 @@ def test_the_interval_covers_the_gain_where_the_calls_of_a_thread_are_alike():
     assert np.mean(covers) > 0.88  # calls taken one by one cover .72
 
 
+def gain_of_sticky_threads(seed, n_threads, n_calls):
+    """Return the gain that the report finds where a load balancer draws a model for each thread, and the true one."""
+    rng = np.random.default_rng(seed)
+    thread = np.repeat(np.arange(n_threads), n_calls)
+    worth = np.clip(np.array([0.5, 0.7]) + rng.normal(0.0, 0.3, (n_threads, 2)), 0.0, 1.0)[thread]
+    ran = rng.integers(2, size=n_threads)[thread]
+    reward = rng.random(len(thread)) < worth[np.arange(len(thread)), ran]
+    would_be = np.tile([0.1, 0.9], (len(thread), 1))
+    truth = float(((would_be - 0.5) * worth).sum(axis=1).mean())
+    return gain(calls_of(ran, would_be, reward=reward, unit=thread)), truth
+
+
+def test_the_interval_covers_the_gain_where_a_load_balancer_keeps_to_a_model_in_a_thread():
+    covers = []
+    for seed in range(100):
+        found, truth = gain_of_sticky_threads(seed, 600, 10)
+        assert found.share == pytest.approx(1.0)
+        covers.append(found.total.low < truth < found.total.high)
+    assert np.mean(covers) > 0.88
+
+
+def test_a_load_balancer_that_draws_each_call_shows_more_than_one_draw_of_a_thread():
+    rng, n = np.random.default_rng(0), 1_500
+    thread, ran = np.repeat(np.arange(150), 10), rng.integers(2, size=n)
+    of_calls, of_threads = (
+        gain(calls_of(drawn, np.tile([0.0, 1.0], (n, 1)), reward=rng.random(n), unit=thread))
+        for drawn in (ran, ran[thread])
+    )
+    assert of_calls.share == 1.0
+    assert of_threads.effective == 0.0
+
+
 def test_few_threads_show_nothing_however_many_calls_they_have():
     found, truth = gain_in_threads(0, 60, 100)
     assert found.share < 0.4  # what the incumbent shows anyway
@@ -371,8 +403,9 @@ def test_few_threads_show_nothing_however_many_calls_they_have():
     assert gain_in_threads(0, 1, 100)[0] is None
 
 
-def test_the_journal_says_which_calls_are_on_one_side_together_and_names_no_key(tmp_path):
-    router = make(Shadow(0.5))
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_journal_says_which_calls_belong_together_and_names_no_key(tmp_path, share):
+    router = make(Shadow(share))
 
     def steps():
         for key, share_key in (("thread-1", None), ("thread-2", None), ("thread-1", None), ("a", "s"), ("b", "s")):

@@ -4,7 +4,8 @@ With :math:`h_i` the incumbent's probabilities, :math:`\pi_i` those of the route
 which the router acts, the model that ran was drawn with :math:`m_i = s \pi_i + (1 - s) h_i`. The difference of the
 doubly robust estimates of :math:`\pi` and `h` under `m` is the gain, with one interval for the difference. An incumbent
 that was not named is taken to be drawn at random in each context, as by a load balancer, with the observed frequencies.
-The calls of a conversation are acted on together: with respect to what calls show and to intervals they are one draw.
+The calls of a conversation are acted on together, or have one model: in what calls show and in intervals they are one
+draw.
 
 Where :math:`m_i(a)` is 0 or almost 0, no call says what `a` would have been worth: as a choice of the router or, where
 it acts on all calls, as the incumbent. This part is reported apart: by the router's own estimates, and for rewards
@@ -22,7 +23,7 @@ from wiserouter.evaluation.off_policy.evaluate import OutcomeName, known_share
 from wiserouter.evaluation.off_policy.outcome_model import running_mean_predictions
 from wiserouter.evaluation.off_policy.overlap import LEAST_EFFECTIVE, weights_of
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls
-from wiserouter.types import FloatArray, IntArray
+from wiserouter.types import FloatArray
 
 MIDDLE = 0.5
 """The reward that is taken where the router had no estimate."""
@@ -88,7 +89,7 @@ def gain(calls: ShadowCalls, outcome: OutcomeName = "reward") -> Gain | None:
     """Return the gain in rewards, or in USD where it is negative for savings; None where no call has this outcome."""
     y: FloatArray = getattr(calls, outcome)
     known = ~np.isnan(y)
-    draws = _draws(calls.unit)
+    draws = _draws(calls)
     if not known.any() or calls.unit.max() < 1:
         return None
     group = np.unique(calls.context, return_inverse=True)[1]
@@ -153,9 +154,14 @@ def estimated_gain(calls: ShadowCalls) -> float:
     return float((difference * _estimates(calls, "reward")).sum(axis=1).mean())
 
 
-def _draws(unit: IntArray) -> float:
-    """Return the number of units, as many as equal ones would be worth (Kish 1965)."""
-    size = np.bincount(unit)
+def _draws(calls: ShadowCalls) -> float:
+    """Return the number of draws, as many as equal ones would be worth (Kish 1965).
+
+    The calls of a unit are one draw; where the router acts on none, those of its calls that one model has answered.
+    """
+    apart = np.where(calls.share > 0.0, UNNAMED, calls.ran)
+    drawn = np.unique(np.column_stack([calls.unit, apart]), axis=0, return_inverse=True)[1]
+    size = np.bincount(drawn.ravel())
     return float(size.sum() ** 2 / (size**2).sum())
 
 
