@@ -16,6 +16,7 @@ from wiserouter.evaluation.off_policy.observed_calls import observed_calls
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import Gain, estimated_gain, gain, incumbents
 from wiserouter.evaluation.off_policy.shadow_judging import ShadowJudging
+from wiserouter.evaluation.off_policy.steady_shares import shares_are_steady
 from wiserouter.routing.journal_reader import JournalReader
 
 app = typer.Typer(help="Report on shadow mode, where the router decides but does not act.", no_args_is_help=True)
@@ -91,6 +92,7 @@ def report_of(calls: ShadowCalls) -> dict[str, Any]:
         "calls": calls.n,
         "acted": int(calls.acted.sum()),
         "named_incumbent": bool((calls.incumbent != UNNAMED).all()),
+        "steady_shares": shares_are_steady(calls),
         "level": 0.95,
         "spent_usd": float(calls.cost_usd.sum()),
         "models": [{"model": name, "incumbent": one, "would_be": other} for name, one, other in shares],
@@ -163,4 +165,9 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
         )
     if not figures["named_incumbent"]:
         lines.append("What runs without the router was not named: it is taken as drawn at random in each context")
+    if not figures["steady_shares"]:
+        lines.append(
+            "  Its shares have changed with the time by more than chance: where calls of these times differ in cost or "
+            "score, the figures above may be wrong beyond their intervals; name it, or report on a time without change"
+        )
     return lines + (judged_lines(figures["judged"]) if "judged" in figures else [])

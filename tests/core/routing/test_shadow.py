@@ -15,6 +15,7 @@ from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownM
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import gain, incumbents
+from wiserouter.evaluation.off_policy.steady_shares import shares_are_steady
 from wiserouter.operating.savings import savings
 from wiserouter.routing.journal_reader import JournalReader
 from wiserouter.routing.shadow import observed_scope
@@ -393,6 +394,27 @@ def test_a_load_balancer_that_draws_each_call_shows_more_than_one_draw_of_a_thre
     )
     assert of_calls.share == 1.0
     assert of_threads.effective == 0.0
+
+
+def drawn_with(shares, seed=0, n_calls=1):
+    """Return calls that a load balancer has drawn, 300 threads with each share of the second model."""
+    rng = np.random.default_rng(seed)
+    ran = np.repeat(np.concatenate([rng.random(300) < share for share in shares]).astype(int), n_calls)
+    return calls_of(ran, np.tile([0.0, 1.0], (len(ran), 1)), unit=np.repeat(np.arange(len(shares) * 300), n_calls))
+
+
+@pytest.mark.parametrize("shares", [(0.9, 0.1), (0.4, 0.6), (0.1, 0.9) * 4])
+def test_the_report_says_that_the_shares_of_a_load_balancer_have_changed(shares):
+    figures = report_of(drawn_with(shares))
+    assert any("Its shares have changed with the time" in line for line in lines_of(figures))
+
+
+@pytest.mark.parametrize("n_calls", [1, 10])
+def test_shares_that_stay_are_taken_for_steady(n_calls):
+    found = [shares_are_steady(drawn_with((0.3, 0.3), seed, n_calls)) for seed in range(100)]
+    assert sum(found) >= 98
+    for calls in (drawn_with((1.0, 1.0)), calls_of([0, 1], np.eye(2))):
+        assert shares_are_steady(calls)
 
 
 def test_few_threads_show_nothing_however_many_calls_they_have():
