@@ -47,6 +47,8 @@ def test_rows_of_the_spend_log_become_calls(url, tmp_path):
         row(21, status="failure"),
         row(22, cache_hit="True"),
         row(23, proxy_server_request=json.dumps({"messages": cut})),
+        row(24, call_type="aembedding", proxy_server_request=json.dumps({"input": "a text to embed"})),
+        row(25, status=None, metadata=json.dumps({"status": "failure"})),
     ]
     fill(url, rows)
     with psycopg.connect(url) as connection:
@@ -55,7 +57,7 @@ def test_rows_of_the_spend_log_become_calls(url, tmp_path):
             "('a', 'j', 'c-3', 'real'), ('b', 'j', 'c-4', 'shadow'), ('c', 'j', 'r-0000005', 'tie')"
         )
     counts = imported(url, tmp_path / "calls.parquet")
-    assert (counts.calls, counts.no_prompt, counts.cut_prompt, counts.failed, counts.no_score) == (21, 1, 1, 2, 18)
+    assert (counts.calls, counts.no_prompt, counts.cut_prompt, counts.failed, counts.no_score) == (21, 1, 1, 3, 18)
     log = pl.read_parquet(tmp_path / "calls.parquet")
     assert log["prompt"][3] == "question 3"
     assert log["reward"][3:6].to_list() == [1.0, 0.0, 0.5]

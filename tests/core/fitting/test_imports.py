@@ -281,3 +281,20 @@ def test_no_record_breaks_an_importer(record):
 def test_litellm_calls_with_an_effort_are_those_of_an_arm(more, model):
     (call,) = SOURCES["litellm"].calls({**PAYLOAD, **more})
     assert call.model == model
+
+
+@pytest.mark.parametrize("kind", ["aembedding", "embedding", "aimage_generation", "aspeech", "amoderation", "arerank"])
+def test_litellm_calls_that_answer_with_no_text_are_no_calls(kind):
+    assert not list(SOURCES["litellm"].calls({**PAYLOAD, "call_type": kind}))
+
+
+@pytest.mark.parametrize("kind", ["", None, "acompletion", "atext_completion", "aresponses", "anthropic_messages"])
+def test_litellm_calls_that_answer_with_a_text_are_calls(kind):
+    assert len(list(SOURCES["litellm"].calls({**PAYLOAD, "call_type": kind}))) == 1
+
+
+@pytest.mark.parametrize("metadata", [{"status": "failure"}, '{"status": "failure"}'])
+def test_a_failure_of_an_earlier_litellm_stands_in_its_metadata(metadata):
+    earlier = {name: value for name, value in PAYLOAD.items() if name != "status"}
+    (call,) = SOURCES["litellm"].calls({**earlier, "metadata": metadata})
+    assert call.failed

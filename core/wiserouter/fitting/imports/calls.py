@@ -113,7 +113,7 @@ def time_of(value: object) -> float | None:
 
     Examples
     --------
-    >>> time_of("2026-11-01T00:00:00Z"), time_of(1793491200000), time_of("1793491200000000000")
+    >>> time_of("2026-11-01T00:00:00Z"), time_of("2026-11-01 00:00:00 UTC"), time_of("1793491200000000000")
     (1793491200.0, 1793491200.0, 1793491200.0)
     """
     if isinstance(value, datetime):
@@ -126,7 +126,7 @@ def time_of(value: object) -> float | None:
     if not isinstance(value, str):
         return None
     try:
-        return time_of(datetime.fromisoformat(value.replace("Z", "+00:00")))
+        return time_of(datetime.fromisoformat(value.removesuffix(" UTC").replace("Z", "+00:00")))
     except ValueError:
         return None
 

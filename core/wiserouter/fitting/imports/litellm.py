@@ -31,13 +31,24 @@ CUT = "litellm_truncated"
 REDACTED = "redacted-by-litellm"
 """The text that LiteLLM puts in place of one that must not be logged, here and in what it sends to other systems."""
 
+_TEXT_CALLS = frozenset(
+    {
+        *("completion", "text_completion", "responses", "anthropic_messages", "generate_content"),
+        *("generate_content_stream", "llm_passthrough_route", "pass_through_endpoint"),
+    }
+)
+"""The types of calls that answer with a text, without the `a` of asynchronous ones."""
+
 _VERDICTS = {"real": (1.0, 0.0), "shadow": (0.0, 1.0), "tie": (0.5, 0.5)}
 """Scores of the real and of the shadow answer."""
 
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
-    """Yield the call of a row of the spend log, or of a line of a logging payload."""
+    """Yield the call of a row of the spend log, or of a line of a logging payload; embeddings and images have none."""
     if not text_of(record.get("model")) and "startTime" not in record:
+        return
+    kind = text_of(record.get("call_type"))
+    if kind and not {kind, kind.removeprefix("a")} & _TEXT_CALLS:
         return
     started_s, ended_s = time_of(record.get("startTime")), time_of(record.get("endTime"))
     session = text_of(record.get("session_id"))
@@ -54,7 +65,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         latency_s=seconds_between(started_s, ended_s),
         conversation=session,
         group=text_of(record.get("model_group")),
-        failed=record.get("status") == "failure" or str(from_cache).lower() == "true",
+        failed=_status(record) == "failure" or str(from_cache).lower() == "true",
     )
 
 
@@ -66,6 +77,11 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     outcome, request = record.get("outcome"), text_of(record.get("request_id"))
     if isinstance(outcome, str) and outcome in _VERDICTS and request:
         yield ImportedScore(request, "shadow", _VERDICTS[outcome][0], first_time(record, "created_at"))
+
+
+def _status(record: Recorded) -> object:
+    """Return how a call has ended; rows of earlier versions of LiteLLM have it in their metadata alone."""
+    return record.get("status") or mapping_of(record.get("metadata")).get("status")
 
 
 def _arm(record: Recorded) -> str:

@@ -19,15 +19,15 @@ PAGE_ROWS = 5_000
 SPEND, VERDICTS = "LiteLLM_SpendLogs", "LiteLLM_ShadowEvalAttempt"
 
 _SPEND_COLUMNS = (
-    *("request_id", "litellm_call_id", "model", "model_group", "spend", "prompt_tokens", "completion_tokens"),
-    *("startTime", "endTime", "session_id", "cache_hit", "status"),
+    *("request_id", "litellm_call_id", "call_type", "model", "model_group", "spend", "prompt_tokens"),
+    *("completion_tokens", "startTime", "endTime", "session_id", "cache_hit", "status"),
 )
 _JSON_COLUMNS = {
     "messages": "messages",
     "proxy_server_request": """jsonb_build_object(
         'messages', proxy_server_request->'messages', 'input', proxy_server_request->'input',
         'prompt', proxy_server_request->'prompt', 'body', proxy_server_request->'body')""",
-    "metadata": "jsonb_build_object('usage_object', metadata->'usage_object')",
+    "metadata": "jsonb_build_object('usage_object', metadata->'usage_object', 'status', metadata->'status')",
 }
 """What is read of each column of objects: the rest of a request may be large."""
 
