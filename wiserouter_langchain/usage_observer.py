@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -137,7 +137,7 @@ class UsageObserver(BaseCallbackHandler):
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Note that the run streams: its answer comes from no cache; and keep the part that brings its usage."""
         self._streamed.add(run_id)
-        part = getattr(kwargs.get("chunk"), "message", None)
+        part = with_stated_usage(getattr(kwargs.get("chunk"), "message", None))
         if getattr(part, "usage_metadata", None):
             before = self._reports.get(run_id)
             self._reports[run_id] = part if before is None else before + part  # type: ignore[assignment]
@@ -161,6 +161,7 @@ class UsageObserver(BaseCallbackHandler):
 
     def _add(self, run_id: UUID, message: BaseMessage | None, error: BaseException | None = None) -> None:
         """Record a run that ended."""
+        message = with_stated_usage(message)
         took_s = self._took_s(run_id)
         within = self.runs[self._ended_before.pop(run_id, len(self.runs)) :]
         inner = [run for run in within if message is not None and _is_billed_answer(run.message, message.id)]
@@ -219,19 +220,38 @@ def _unparsed(error: BaseException) -> BaseMessage | None:
     usage, choices = getattr(completion, "usage", None), getattr(completion, "choices", None)
     if not usage or not choices:
         return None
-    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
-    counts: Any = {
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
+    stated = {"finish_reason": choices[0].finish_reason, "token_usage": usage.model_dump()}
+    return AIMessage(choices[0].message.content or "", response_metadata=stated)
+
+
+def with_stated_usage(message: BaseMessage | None) -> BaseMessage | None:
+    """Return an answer with the usage that its metadata alone states.
+
+    langchain-openai leaves it there in structured streams of servers that name the role in each part, such as Ollama.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessage
+    >>> stated = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+    >>> with_stated_usage(AIMessage("hi", response_metadata={"token_usage": stated})).usage_metadata["input_tokens"]
+    3
+    """
+    usage = None if message is None else message.response_metadata.get("token_usage")
+    if message is None or not isinstance(usage, Mapping) or getattr(message, "usage_metadata", None):
+        return message
+    details = (usage.get("prompt_tokens_details"), usage.get("completion_tokens_details"))
+    read, written = (one if isinstance(one, Mapping) else {} for one in details)
+    counts = {
+        "input_tokens": usage.get("prompt_tokens") or 0,
+        "output_tokens": usage.get("completion_tokens") or 0,
+        "total_tokens": usage.get("total_tokens") or 0,
         "input_token_details": {
-            "cache_read": getattr(read, "cached_tokens", None) or 0,
-            "cache_creation": getattr(read, "cache_write_tokens", None) or 0,
+            "cache_read": read.get("cached_tokens") or 0,
+            "cache_creation": read.get("cache_write_tokens") or 0,
         },
-        "output_token_details": {"reasoning": getattr(written, "reasoning_tokens", None) or 0},
+        "output_token_details": {"reasoning": written.get("reasoning_tokens") or 0},
     }
-    ended = {"finish_reason": choices[0].finish_reason}
-    return AIMessage(choices[0].message.content or "", usage_metadata=counts, response_metadata=ended)
+    return message.model_copy(update={"usage_metadata": counts})
 
 
 def _is_generated(message: BaseMessage, response: LLMResult, run_id: UUID) -> bool:

@@ -49,7 +49,7 @@ class OpenAI:
     """A provider on a socket: which library its client sends with depends on the client's version."""
 
     def __init__(self):
-        self.bodies, self.reply = [], None
+        self.bodies, self.reply, self.repeats_role = [], None, False
         self.app = Starlette(routes=[Route("/{test}/v1/chat/completions", self.answer, methods=["POST"])])
 
     async def answer(self, request):
@@ -60,7 +60,10 @@ class OpenAI:
             return JSONResponse(answer, status)
         if body.get("stream"):
             usage = bool((body.get("stream_options") or {}).get("include_usage"))
-            return Response("".join(chunks(body["model"], with_usage=usage)), media_type="text/event-stream")
+            events = "".join(chunks(body["model"], with_usage=usage))
+            if self.repeats_role:
+                events = events.replace('"delta": {"content"', '"delta": {"role": "assistant", "content"')
+            return Response(events, media_type="text/event-stream")
         return JSONResponse(openai_answer(body))
 
 
@@ -136,7 +139,7 @@ def providers():
 
 @pytest.fixture
 def web(providers):
-    providers.openai.bodies, providers.openai.reply = [], None
+    providers.openai.bodies, providers.openai.reply, providers.openai.repeats_role = [], None, False
     providers.anthropic.fails, providers.anthropic.calls = False, 0
     return providers
 
@@ -207,6 +210,20 @@ def test_structured_output(web, prefer):
     llm = routed(web, prefer)
     assert llm.with_structured_output(City).invoke("where?") == City(city="Rome")
     assert llm.core.status().spent_usd == pytest.approx(USD[prefer])
+
+
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_a_structured_stream_of_a_server_that_names_the_role_in_each_part(web, way, limit):
+    web.openai.repeats_role = True  # the client's message is of no known role then, and has no usage of LangChain's
+    small = small_model(web, stream_usage=True, max_tokens=500)
+    llm = RunnableWiseRouter(models={"small": small}, prices=PRICES, budget=Budget(1.0, 100, limit=limit))
+    bound = llm.bind(response_format={"type": "json_object"})
+    pieces = list(bound.stream("hello")) if way == "stream" else [chunk async for chunk in bound.astream("hello")]
+    assert not any(chunk.usage_metadata for chunk in pieces)
+    status = llm.core.status()
+    assert (status.charged, status.presumed) == (1, 0)
+    assert status.spent_usd == pytest.approx(OPENAI_STREAM_USD)
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
