@@ -320,19 +320,19 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
 
 
-def provider_tool(kwargs: Mapping[str, Any]) -> str | None:
-    """Return the type of a tool that the provider runs, and bills beside the tokens; None where a call brings none.
+def provider_tools(kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the types of the tools of a call that the provider runs, and bills beside the tokens.
 
     Examples
     --------
-    >>> provider_tool({"tools": [{"type": "web_search"}]})
-    'web_search'
+    >>> provider_tools({"tools": [{"type": "web_search"}]})
+    ['web_search']
     """
     operations: Sequence[Operation] = kwargs.get(OPERATIONS, ())
     given = [value for name, value in _pairs(kwargs) if name == "tools"]
     given += [args[0] for operation, args, _ in operations if operation == "bind_tools"]
     kinds = (_providers(_as_sent(tool)) for tools in given for tool in _listed(tools))
-    return next((kind for kind in kinds if kind is not None), None)
+    return [kind for kind in kinds if kind is not None]
 
 
 def _costly_tools(tools: object) -> str | None:

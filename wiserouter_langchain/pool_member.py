@@ -28,7 +28,8 @@ from wiserouter_langchain.limits import (
     own_limits,
     rewritten,
 )
-from wiserouter_langchain.price_catalogue import rate_card_of
+from wiserouter_langchain.price_catalogue import model_name, rate_card_of, unbounded_price
+from wiserouter_langchain.search_fees import always_searches
 from wiserouter_langchain.sent_text import has_schemas, sent_texts
 from wiserouter_langchain.single_attempt import single_attempt
 from wiserouter_langchain.wrapped_models import Wrapping
@@ -70,6 +71,8 @@ class PoolMember:
         A bound on the input tokens that its own settings add.
     wrapping : Wrapping or None
         What the caller has wrapped around it.
+    has_unknown_fee : bool
+        Whether it searches the web with each call, for a fee that is not known.
     """
 
     name: str
@@ -84,6 +87,7 @@ class PoolMember:
     unbounded: str | None = None
     own_tokens: int = 0
     wrapping: Wrapping | None = None
+    has_unknown_fee: bool = False
 
     @property
     def params(self) -> Params:
@@ -218,25 +222,26 @@ def pool_member(
     own, fixed = own_limits(fields, field), fixed_limits(fields, field)
     most = profile.get("max_output_tokens")
     set_to = max(filter(None, (own.output_tokens, fixed.output_tokens)), default=None)
-    ls_model_name = str(model._get_ls_params().get("ls_model_name"))
+    known_as, bound = model_name(model), {} if wrapping is None else wrapping.kwargs
     card = rate_card_of(name, model, own_price, profile.get("max_input_tokens"), set_to or most)
     if wrapping is not None and wrapping.params:
         said = split_arm(name)
-        family = wrapping.family or (said.model if said.params else ls_model_name)
+        family = wrapping.family or (said.model if said.params else known_as)
         card = replace(card, params=wrapping.params, family=family)
     return PoolMember(
         name,
         model,
         single_attempt(model),
         card,
-        ls_model_name if exact_encoding(ls_model_name) else None,
+        known_as if exact_encoding(known_as) else None,
         field,
         own,
         fixed,
         most,
-        costly_field(fields) or (None if wrapping is None else wrapping.unbounded),
-        _bound_of_settings(fields, {} if wrapping is None else wrapping.kwargs),
+        costly_field(fields) or (wrapping and wrapping.unbounded) or unbounded_price(model, card.source),
+        _bound_of_settings(fields, bound),
         wrapping,
+        always_searches(known_as) and not card.search_usd,
     )
 
 

@@ -14,10 +14,11 @@ from langchain_core.runnables import RunnableConfig, patch_config
 from wiserouter import Decision, WiseRouter
 from wiserouter.integration import CallRequest
 from wiserouter_langchain.judge import offer_answer
-from wiserouter_langchain.limits import CallLimits, provider_tool
+from wiserouter_langchain.limits import CallLimits, provider_tools
 from wiserouter_langchain.model_arguments import with_arguments
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
+from wiserouter_langchain.search_fees import SEARCH
 from wiserouter_langchain.settlement import Remark, settle_runs
 from wiserouter_langchain.usage_observer import UsageObserver, observe
 
@@ -128,7 +129,9 @@ class RoutedCall:
         member = self.member
         if self.limits is None:
             bound = member.wrapping.kwargs if member.wrapping is not None else {}
-            self._has_fees = provider_tool({**bound, **kwargs}) is not None
+            tools = provider_tools({**bound, **kwargs})
+            is_known = member.rate_card.search_usd and all(kind.startswith(SEARCH) for kind in tools)
+            self._has_fees = member.has_unknown_fee or (bool(tools) and not is_known)
             uncapped = cap_output_tokens is None
             self.runnable = member.model if uncapped else member.capped(cap_output_tokens, self.request)
             self.kwargs = dict(kwargs)

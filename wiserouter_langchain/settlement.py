@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage
 from wiserouter import Decision, Price, Usage, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import Bill, CallRequest, RateCard, estimated_usage, proves_unbilled
+from wiserouter_langchain.search_fees import n_searches
 from wiserouter_langchain.usage_observer import ModelRun, UsageObserver
 
 _MOST_TOKENS = 10**12
@@ -38,8 +39,8 @@ class Remark(StrEnum):
         "hard: for streams of OpenAI-like models pass model.model_copy(update={'stream_usage': True})"
     )
     FEES = (
-        "was sent a tool that the provider runs: its fee is beside the tokens, and is not counted unless the call "
-        "reports its cost, so the provider may bill more than the budget"
+        "was sent a tool that the provider runs, or searches with each call: the fee is beside the tokens, and is not "
+        "counted unless the call reports its cost, so the provider may bill more than the budget"
     )
     UNREADABLE = "reported a usage or a cost that is none, so its call is charged what was reserved"
 
@@ -119,7 +120,8 @@ def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, har
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
     if usage is not None and not _lacks_part(usage, message):
         extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price)
-        return RunBill(Bill(rate_card.cost_usd(usage) + extra_usd, usage, learn=whole))
+        fees_usd = rate_card.search_usd * n_searches(message) if rate_card.search_usd else 0.0
+        return RunBill(Bill(rate_card.cost_usd(usage) + extra_usd + fees_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
     estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))

@@ -17,7 +17,7 @@ from support.chat_stub import PRICES, StubChat
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput, UnknownPrice, WiseRouterError
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits, costly_field, provider_tool
+from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits, costly_field, provider_tools
 from wiserouter_langchain.operations import OPERATIONS
 
 MOST = 8_192
@@ -243,7 +243,7 @@ def test_a_cache_point_among_the_tools_is_no_tool_of_the_provider():
     """As Bedrock has it: what stands before it is cached."""
     tools = [{"toolSpec": {"name": "look", "inputSchema": {"json": {}}}}, {"cachePoint": {"type": "default"}}]
     assert bounded_limits({"tools": tools}) == (None, None)
-    assert provider_tool({"tools": tools}) is None
+    assert provider_tools({"tools": tools}) == []
     with pytest.raises(InvalidInput, match="cachePoint that must be kept for 5 minutes"):
         bounded_limits({"tools": [{"cachePoint": {"type": "default", "ttl": "1h"}}]})
     with pytest.raises(InvalidInput, match="run and billed by the provider"):
@@ -337,7 +337,7 @@ def test_under_an_expected_limit_the_log_says_once_that_fees_of_tools_are_not_co
     assert "fee" not in caplog.text
     for _ in range(12):
         way(llm).invoke("hello")
-    told = [record.message for record in caplog.records if "its fee is beside the tokens" in record.message]
+    told = [record.message for record in caplog.records if "the fee is beside the tokens" in record.message]
     assert 1 <= len(told) == len(set(told)) <= 2  # once for each model
 
 

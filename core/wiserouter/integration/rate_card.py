@@ -66,6 +66,8 @@ class RateCard:
         The prices of the provider's batch service, where they are known.
     tier_prices : tuple of (str, int, Price)
         Prices of the calls of a service tier whose prompt is longer than a number of tokens, by rising number from 0.
+    search_usd : float, USD
+        The fee of a web search that the provider runs for an answer; 0 where it is not known.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class RateCard:
     family: str = ""
     batch_price: Price | None = None
     tier_prices: tuple[tuple[str, int, Price], ...] = ()
+    search_usd: float = 0.0
 
     def cost_usd(self, usage: Usage, tier: str = "") -> float:
         """Return the cost of a call from its tokens, and from the service tier that served it."""
