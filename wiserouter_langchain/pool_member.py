@@ -28,7 +28,13 @@ from wiserouter_langchain.limits import (
     own_limits,
     rewritten,
 )
-from wiserouter_langchain.price_catalogue import model_name, rate_card_of, unbounded_price
+from wiserouter_langchain.price_catalogue import (
+    at_this_moment,
+    depends_on_time,
+    model_name,
+    rate_card_of,
+    unbounded_price,
+)
 from wiserouter_langchain.search_fees import always_searches
 from wiserouter_langchain.sent_text import has_schemas, sent_texts
 from wiserouter_langchain.single_attempt import single_attempt
@@ -73,6 +79,8 @@ class PoolMember:
         What the caller has wrapped around it.
     has_unknown_fee : bool
         Whether it searches the web with each call, for a fee that is not known.
+    depends_on_time : bool
+        Whether its prices are others at other times.
     """
 
     name: str
@@ -88,6 +96,7 @@ class PoolMember:
     own_tokens: int = 0
     wrapping: Wrapping | None = None
     has_unknown_fee: bool = False
+    depends_on_time: bool = False
 
     @property
     def params(self) -> Params:
@@ -109,8 +118,13 @@ class PoolMember:
         card = self.rate_card
         if price is None or price is card.price or price == card.price:
             return self
-        card = replace(card, price=price, rates=tuple(rates_of(price)), long_prompt_prices=(), source="operator")
-        return replace(self, rate_card=card)
+        rates = tuple(rates_of(price))
+        card = replace(card, price=price, rates=rates, long_prompt_prices=(), tier_prices=(), source="operator")
+        return replace(self, rate_card=card, depends_on_time=False)
+
+    def present_card(self) -> RateCard:
+        """Return its rate card with the prices of this moment."""
+        return at_this_moment(self.rate_card, self.model) if self.depends_on_time else self.rate_card
 
     def can_take(self, request: CallRequest, about_tokens: int) -> str | None:
         """Return the reason why this model cannot take a call, or None where it can."""
@@ -242,6 +256,7 @@ def pool_member(
         _bound_of_settings(fields, bound),
         wrapping,
         always_searches(known_as) and not card.search_usd,
+        depends_on_time(model, card.source),
     )
 
 

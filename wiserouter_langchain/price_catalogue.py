@@ -1,12 +1,15 @@
-"""Prices of chat models: the caller's own, or those of the catalogue `genai-prices`, looked up once.
+"""Prices of chat models: the caller's own, or those of the catalogue `genai-prices`, looked up at construction.
 
-A model without a price is refused at construction, never counted as free.
+A model without a price is refused there, never counted as free. Where the catalogue's prices depend on the time of day,
+or new ones are announced, a call is bounded by all that can apply and charged at those of its moment.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,7 +38,7 @@ _FIELDS = {
     "cache_read": "cache_read_mtok",
     "cache_write": "cache_write_mtok",
 }
-_SEARCHES = "web_searches_kcount"
+_CATALOGUE, _TIER, _SEARCHES = "genai-prices", "service_tier", "web_searches_kcount"
 _MEDIA = re.compile(r"output_(image|video|audio)_mtok")
 
 
@@ -66,16 +69,51 @@ def rate_card_of(
     """
     if own is not None:
         return RateCard(own, tuple(rates_of(own)), "user", max_input_tokens, max_output_tokens)
-    listed = _catalogued(model)
-    if listed.get("input_mtok") is None or listed.get("output_mtok") is None:
+    found = _found(model)
+    listed = {} if found is None else _listed(found.model_price)
+    if found is None or listed.get("input_mtok") is None or listed.get("output_mtok") is None:
         hint = "" if find_spec("genai_prices") else ", or install the catalogue: pip install 'wiserouter[langchain]'"
         raise UnknownPrice(
             name, f"price (as {model_name(model)!r}): give prices={{{name!r}: Price(input=..., output=...)}}{hint}"
         )
-    prices = _prices_by_length(listed)
-    rates = tuple(rate for above_tokens, price in prices for rate in rates_of(price, above_tokens))
-    card = RateCard(prices[0][1], rates, "genai-prices", max_input_tokens, max_output_tokens, tuple(prices[1:]))
-    return replace(card, search_usd=(_usd(listed.get(_SEARCHES), 0) or 0.0) * 1e3)
+    possible = [each for prices in _possible(found) for each in _by_length(_listed(prices))]
+    rates = tuple(rate for above_tokens, price in possible for rate in rates_of(price, above_tokens))
+    (_, price), *longs = _by_length(listed)
+    return RateCard(
+        price,
+        rates,
+        _CATALOGUE,
+        max_input_tokens,
+        max_output_tokens,
+        tuple(longs),
+        tier_prices=tuple(_tier_prices(found)),
+        search_usd=(_usd(listed.get(_SEARCHES), 0) or 0.0) * 1e3,
+    )
+
+
+def depends_on_time(model: BaseChatModel, source: str) -> bool:
+    """Return True if the prices of a chat model, from the source given, are others at other times."""
+    found = _found(model) if source == _CATALOGUE else None
+    return found is not None and len(_possible(found)) > 1
+
+
+def at_this_moment(card: RateCard, model: BaseChatModel, now: datetime | None = None) -> RateCard:
+    """Return a rate card with the prices that the catalogue has for this moment.
+
+    Parameters
+    ----------
+    card : RateCard
+        The card, whose prices are the catalogue's.
+    model : BaseChatModel
+        The chat model.
+    now : datetime, optional
+        The moment.
+    """
+    found = _found(model, now)
+    if found is None:
+        return card
+    (_, price), *longs = _by_length(_listed(found.model_price))
+    return replace(card, price=price, long_prompt_prices=tuple(longs), tier_prices=tuple(_tier_prices(found)))
 
 
 def unbounded_price(model: BaseChatModel, source: str) -> str | None:
@@ -90,7 +128,8 @@ def unbounded_price(model: BaseChatModel, source: str) -> str | None:
     """
     if always_searches(model_name(model)):
         return "it searches the web with each call, for a fee beside its tokens"
-    listed = _catalogued(model) if source == "genai-prices" else {}
+    found = _found(model) if source == _CATALOGUE else None
+    listed = {} if found is None else _listed(found.model_price)
     media = next((found[1] for name in listed if (found := _MEDIA.fullmatch(name))), None)
     return f"its answers may hold {media} tokens, which have a price of their own" if media else None
 
@@ -100,23 +139,53 @@ def model_name(model: BaseChatModel) -> str:
     return str(model._get_ls_params().get("ls_model_name"))
 
 
-def _catalogued(model: BaseChatModel) -> dict[str, Any]:
-    """Return the prices that the catalogue has of a chat model, by its own names; empty if it has none."""
+def _found(model: BaseChatModel, now: datetime | None = None) -> Any:
+    """Return what the catalogue finds of a chat model; None if it has nothing or is not installed."""
     if find_spec("genai_prices") is None:
-        return {}
+        return None
     from genai_prices import Usage as CataloguedUsage  # takes a second to import, and own prices need none of it
     from genai_prices import calc_price
 
     provider = model._get_ls_params().get("ls_provider")  # where every chat model names its provider and itself
+    known_as = _ALIASES.get(provider or "", provider)
     usage = CataloguedUsage(input_tokens=1)
     try:
-        found = calc_price(usage, model_ref=model_name(model), provider_id=_ALIASES.get(provider or "", provider))
+        return calc_price(usage, model_ref=model_name(model), provider_id=known_as, genai_request_timestamp=now)
     except LookupError:
-        return {}
-    return {name: price for name, price in vars(found.model_price).items() if price is not None}
+        return None
 
 
-def _prices_by_length(listed: dict[str, Any]) -> list[tuple[int, Price]]:
+def _possible(found: Any) -> list[Any]:
+    """Return the prices that can apply from now on: those of today, of other hours, and those that are announced.
+
+    The last that holds counts, so that none before one that holds for good can apply again.
+    """
+    listed, now = found.model.prices, datetime.now(UTC)
+    if not isinstance(listed, list):
+        return [listed]
+    holds = [at for at, one in enumerate(listed) if one.constraint is None or _has_started(one.constraint, now)]
+    return [one.prices for one in listed[max(holds, default=0) :]]
+
+
+def _has_started(constraint: Any, now: datetime) -> bool:
+    return hasattr(constraint, "start_date") and bool(constraint.active(now))
+
+
+def _tier_prices(found: Any) -> Iterator[tuple[str, int, Price]]:
+    """Yield the prices of service tiers, by the prompt length they begin above."""
+    for variant in getattr(found.model, "price_variants", None) or ():
+        tier, own = variant.when.get(_TIER), _listed(variant.prices)
+        if tier and own and len(variant.when) == 1:
+            for start, price in _by_length({**_listed(found.model_price), **own}):
+                yield str(tier), start, price
+
+
+def _listed(prices: Any) -> dict[str, Any]:
+    """Return the prices of a model that are known, by the catalogue's names."""
+    return {name: price for name, price in vars(prices).items() if price is not None}
+
+
+def _by_length(listed: dict[str, Any]) -> list[tuple[int, Price]]:
     """Return the prices by the prompt length they begin above, the first at 0."""
     prices = {name: listed.get(field) for name, field in _FIELDS.items()}
     starts = sorted({0, *(tier.start for price in prices.values() for tier in getattr(price, "tiers", ()))})

@@ -160,7 +160,7 @@ class RoutedCall:
             self.router,
             self.decision,
             self.observer,
-            self.member.rate_card,
+            self.member.present_card(),
             self.request,
             hard=self.limits is not None,
         )

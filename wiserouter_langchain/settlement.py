@@ -121,7 +121,8 @@ def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, har
     if usage is not None and not _lacks_part(usage, message):
         extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price)
         fees_usd = rate_card.search_usd * n_searches(message) if rate_card.search_usd else 0.0
-        return RunBill(Bill(rate_card.cost_usd(usage) + extra_usd + fees_usd, usage, learn=whole))
+        tokens_usd = rate_card.cost_usd(usage, str(message.response_metadata.get("service_tier") or ""))
+        return RunBill(Bill(tokens_usd + extra_usd + fees_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
     estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))

@@ -1,8 +1,12 @@
-"""Prices: the caller's own, the catalogue's with those of long prompts, and none at all."""
+"""Prices: the caller's own, the catalogue's with those of long prompts, other hours and service tiers, and none."""
+
+from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from genai_prices import Usage as Counted
 from genai_prices import calc_price
+from genai_prices.types import ConditionalPrice, ModelPrice, StartDateConstraint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
@@ -12,8 +16,11 @@ from langchain_openai import ChatOpenAI
 from support.chat_stub import StubChat
 from wiserouter import Price, Usage
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter_langchain.price_catalogue import rate_card_of
-from wiserouter_langchain.settlement import reported_usd, usage_of
+from wiserouter_langchain.pool_member import pool_member
+from wiserouter_langchain.price_catalogue import _possible, at_this_moment, rate_card_of
+from wiserouter_langchain.request import request_of
+from wiserouter_langchain.settlement import bill_of_run, reported_usd, usage_of
+from wiserouter_langchain.usage_observer import ModelRun
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 MODELS = {
@@ -47,6 +54,50 @@ def test_costs_are_the_catalogues(name, inputs, outputs, cached):
     usage = Usage(inputs, outputs, cache_read_tokens=read)
     assert card.cost_usd(usage) == pytest.approx(expected, rel=1e-9, abs=1e-15)
     assert card.cost_usd(usage) <= card.worst_case_usd(inputs, outputs) * (1 + 1e-12)
+
+
+class DeepSeek(StubChat):
+    """A model whose price is twice as high at some hours."""
+
+    def _get_ls_params(self, stop=None, **kwargs):
+        return {"ls_provider": "deepseek", "ls_model_name": "deepseek-v4-pro"}
+
+
+def test_a_call_is_bounded_by_the_price_of_any_hour_and_charged_at_that_of_its_own():
+    member, hours = pool_member("a", DeepSeek(), None), [datetime(2027, 1, 5, hour, tzinfo=UTC) for hour in range(24)]
+    counted, usage = Counted(input_tokens=1_000, output_tokens=100), Usage(1_000, 100)
+    costs = []
+    for now in hours:
+        expected = calc_price(counted, "deepseek-v4-pro", provider_id="deepseek", genai_request_timestamp=now)
+        costs.append(at_this_moment(member.rate_card, member.model, now).cost_usd(usage))
+        assert costs[-1] == pytest.approx(float(expected.total_price))
+    assert min(costs) < max(costs) <= member.rate_card.worst_case_usd(1_000, 100) * (1 + 1e-12)
+    assert member.depends_on_time
+    assert member.present_card().cost_usd(usage) in costs
+    priced = member.at_price(Price(5e-6, 6e-6))
+    assert (priced.present_card().price, priced.rate_card.worst_case_usd(1, 1)) == (Price(5e-6, 6e-6), 11e-6)
+
+
+def test_a_price_that_is_announced_can_apply_and_one_that_is_over_cannot():
+    def starting(in_days, usd):
+        day = date.today() + timedelta(days=in_days)
+        return ConditionalPrice(constraint=StartDateConstraint(day), prices=ModelPrice(input_mtok=usd, output_mtok=usd))
+
+    prices = [ConditionalPrice(prices=ModelPrice(input_mtok=9, output_mtok=9)), starting(-9, 1), starting(9, 2)]
+    found = _possible(SimpleNamespace(model=SimpleNamespace(prices=prices)))
+    assert [each.input_mtok for each in found] == [1, 2]
+
+
+@pytest.mark.parametrize("tier", ["default", "flex", "priority", "unheard-of", None])
+def test_an_answer_of_a_service_tier_costs_what_the_catalogue_says(tier):
+    card = rate_card_of("a", ChatOpenAI(model="gpt-5", api_key="x"), None)
+    usage = {"input_tokens": 1_000, "output_tokens": 100, "total_tokens": 1_100}
+    answer = AIMessage("x", usage_metadata=usage, response_metadata={"service_tier": tier})
+    context = {"service_tier": tier} if tier in ("flex", "priority") else None
+    counted = Counted(input_tokens=1_000, output_tokens=100)
+    expected = calc_price(counted, "gpt-5", provider_id="openai", price_context=context).total_price
+    bill = bill_of_run(ModelRun(answer), card, request_of([], {}), hard=False).bill
+    assert bill.cost_usd == pytest.approx(float(expected))
 
 
 @pytest.mark.parametrize(
