@@ -18,6 +18,7 @@ from wiserouter_langchain.limits import CallLimits, provider_tools
 from wiserouter_langchain.model_arguments import with_arguments
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
+from wiserouter_langchain.prompt_caches import is_of_an_hour, long_cache
 from wiserouter_langchain.search_fees import SEARCH
 from wiserouter_langchain.settlement import Remark, settle_runs
 from wiserouter_langchain.usage_observer import UsageObserver, observe
@@ -81,6 +82,7 @@ class RoutedCall:
     output: Any = field(default=None, init=False)
     record: dict[str, Any] = field(default_factory=dict, init=False)
     _has_fees: bool = field(default=False, init=False)
+    _given: dict[str, Any] = field(default_factory=dict, init=False)
     _unsettled: Lock = field(default_factory=Lock, init=False)
 
     def prepare(
@@ -129,7 +131,8 @@ class RoutedCall:
         member = self.member
         if self.limits is None:
             bound = member.wrapping.kwargs if member.wrapping is not None else {}
-            tools = provider_tools({**bound, **kwargs})
+            self._given = {**bound, **kwargs}
+            tools = provider_tools(self._given)
             is_known = member.rate_card.search_usd and all(kind.startswith(SEARCH) for kind in tools)
             self._has_fees = member.has_unknown_fee or (bool(tools) and not is_known)
             uncapped = cap_output_tokens is None
@@ -163,10 +166,17 @@ class RoutedCall:
             self.member.present_card(),
             self.request,
             hard=self.limits is not None,
+            caches_for_an_hour=self._caches_for_an_hour,
         )
         if self.router.judge is not None:
             offer_answer(self.router.judge, self.decision, self.messages, self.observer)
         return remark or (Remark.FEES if self._has_fees else Remark.NONE), self.error
+
+    def _caches_for_an_hour(self) -> bool:
+        """Return True if a message or a setting asks for a cache of an hour."""
+        own = getattr(self.member.model, "model_kwargs", None)
+        asked = (own, self._given, *(message.content for message in self.messages))
+        return any(long_cache(each, is_of_an_hour) for each in asked)
 
     @property
     def error(self) -> BaseException | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -68,6 +68,7 @@ def settle_runs(
     request: CallRequest,
     *,
     hard: bool,
+    caches_for_an_hour: Callable[[], bool] = lambda: False,
 ) -> Remark:
     """Settle a call, and return what the log should say about it; raises as `charge` does.
 
@@ -85,10 +86,12 @@ def settle_runs(
         The text that is counted where a run reports no tokens.
     hard : bool
         Whether the budget is hard: then nothing is estimated.
+    caches_for_an_hour : callable
+        Returns True if the call asks for a cache of an hour, where a usage does not say how long its tokens are cached.
     """
     runs = [run for run in observer.runs if not (run.passes_on or run.unsent)]
     billed = [run for run in runs if run.message is not None or not proves_unbilled(run.error)]
-    bills = [bill_of_run(run, rate_card, request, hard=hard) for run in billed]
+    bills = [bill_of_run(run, rate_card, request, hard=hard, hour=caches_for_an_hour) for run in billed]
     n_unknown = observer.started - len(observer.runs) + sum(each.bill is None for each in bills)
     known = [each.bill for each in bills if each.bill is not None]
     if not known:
@@ -106,7 +109,9 @@ def settle_runs(
     return next((each.remark for each in bills if each.remark), Remark.NONE)
 
 
-def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, hard: bool) -> RunBill:
+def bill_of_run(
+    run: ModelRun, rate_card: RateCard, request: CallRequest, *, hard: bool, hour: Callable[[], bool] = lambda: False
+) -> RunBill:
     """Return the bill of a model run; the parameters are those of `settle_runs`."""
     message = run.message
     if message is None or (run.error is not None and not _is_complete(message)):
@@ -119,7 +124,7 @@ def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, har
     if reported is not None:
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
     if usage is not None and not _lacks_part(usage, message):
-        extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price)
+        extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price, hour)
         fees_usd = rate_card.search_usd * n_searches(message) if rate_card.search_usd else 0.0
         tokens_usd = rate_card.cost_usd(usage, str(message.response_metadata.get("service_tier") or ""))
         return RunBill(Bill(tokens_usd + extra_usd + fees_usd, usage, learn=whole))
@@ -229,8 +234,17 @@ def _left_out(block: object, counted: int) -> int:
     return max(total - counted, 0) if is_count else 0
 
 
-def hour_cache_usd(block: object, price: Price) -> float:
+def hour_cache_usd(block: object, price: Price, hour: Callable[[], bool] = lambda: False) -> float:
     """Return the extra cost of tokens that are cached for an hour: what they cost beyond a cache of five minutes.
+
+    Parameters
+    ----------
+    block : object
+        LangChain's usage block. That of a stream of langchain-anthropic does not say how long its tokens are cached.
+    price : Price
+        The price of the tokens.
+    hour : callable
+        Returns True if a block that does not say so is of a call which asked for an hour.
 
     Examples
     --------
@@ -238,7 +252,10 @@ def hour_cache_usd(block: object, price: Price) -> float:
     >>> round(hour_cache_usd(block, Price(3e-6, 1.5e-5, cache_write=3.75e-6)), 9)
     0.000225
     """
-    (tokens,) = _counts(_get(block, "input_token_details"), _HOUR)
+    details = _get(block, "input_token_details")
+    tokens, short = _counts(details, _HOUR, _FIVE_MINUTES)
+    if not tokens and not short and (written := _sum(details, "cache_creation")) and hour():
+        tokens = written
     return tokens * max(_HOUR_CACHE * price.input - price.cache_write_usd, 0.0)
 
 

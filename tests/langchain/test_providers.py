@@ -8,6 +8,7 @@ import openai
 import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.caches import InMemoryCache
+from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -181,6 +182,19 @@ async def test_a_stream(web, prefer, way):
     pieces = list(llm.stream("hello")) if way == "stream" else [chunk async for chunk in llm.astream("hello")]
     assert "".join(chunk.text for chunk in pieces).count("word") == 5
     assert llm.core.status().spent_usd == pytest.approx(OPENAI_STREAM_USD if prefer == "small" else ANTHROPIC_USD)
+
+
+ASKS_FOR_AN_HOUR = {"type": "ephemeral", "ttl": "1h"}
+
+
+@pytest.mark.parametrize("way", ["block", "argument", "setting"])
+def test_a_stream_that_does_not_say_how_long_its_tokens_are_cached_costs_what_it_asked_for(web, way):
+    large = large_model(web, **({"model_kwargs": {"cache_control": ASKS_FOR_AN_HOUR}} if way == "setting" else {}))
+    llm = RunnableWiseRouter(models={"large": large}, prices=PRICES, budget=Budget(1.0, 100))
+    block = {"type": "text", "text": "hello", **({"cache_control": ASKS_FOR_AN_HOUR} if way == "block" else {})}
+    kwargs = {"cache_control": ASKS_FOR_AN_HOUR} if way == "argument" else {}
+    list(llm.stream([HumanMessage([block])], **kwargs))
+    assert llm.core.status().spent_usd == pytest.approx(ANTHROPIC_USD + 200 * (2 * 3e-6 - 3.75e-6))
 
 
 @pytest.mark.parametrize("prefer", ["small", "large"])
