@@ -14,6 +14,7 @@ from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.rate_limiters import BaseRateLimiter
+from pydantic import ValidationError
 
 _START = "on_chat_model_start"
 """The method in which LangChain tells callbacks of a run, before its request is sent."""
@@ -23,6 +24,9 @@ _PART = "on_llm_new_token"
 
 _SENDING = frozenset({"_generate", "_agenerate", "_stream", "_astream"})
 """The methods in which a chat model sends its requests: what fails within them may follow one that was sent."""
+
+_PARSED = {"parse_chat_completion": "chat_completion", "parse_response": "response"}
+"""The functions in which OpenAI's client parses an answer, and their names of it."""
 
 
 class ModelRun(NamedTuple):
@@ -215,13 +219,26 @@ def _message(response: LLMResult | None) -> BaseMessage | None:
 
 
 def _unparsed(error: BaseException) -> BaseMessage | None:
-    """Return the answer that OpenAI's client did not parse, since it ended at its limit; None in any other error."""
-    completion: Any = getattr(error, "completion", None)
-    usage, choices = getattr(completion, "usage", None), getattr(completion, "choices", None)
-    if not usage or not choices:
+    """Return the answer that OpenAI's client did not parse; None in any other error."""
+    answer = _held_answer(error)
+    if answer is None or not answer.usage:
         return None
-    stated = {"finish_reason": choices[0].finish_reason, "token_usage": usage.model_dump()}
-    return AIMessage(choices[0].message.content or "", response_metadata=stated)
+    if choices := getattr(answer, "choices", None):
+        text, reason = choices[0].message.content, choices[0].finish_reason
+    else:
+        text, reason = getattr(answer, "output_text", ""), getattr(answer, "status", None)
+    stated = {"finish_reason": reason or "stop", "token_usage": answer.usage.model_dump()}
+    return AIMessage(text or "", response_metadata=stated)
+
+
+def _held_answer(error: BaseException) -> Any:
+    """Return the answer behind an error of OpenAI's client: one that ended at its limit, or is of another schema."""
+    held = getattr(error, "completion", None)
+    if held is None and isinstance(error, ValidationError):
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        parsers = [frame for frame in frames if frame.f_code.co_name in _PARSED]
+        held = next((frame.f_locals.get(_PARSED[frame.f_code.co_name]) for frame in parsers), None)
+    return held if hasattr(held, "usage") else None
 
 
 def with_stated_usage(message: BaseMessage | None) -> BaseMessage | None:
@@ -239,11 +256,12 @@ def with_stated_usage(message: BaseMessage | None) -> BaseMessage | None:
     usage = None if message is None else message.response_metadata.get("token_usage")
     if message is None or not isinstance(usage, Mapping) or getattr(message, "usage_metadata", None):
         return message
-    details = (usage.get("prompt_tokens_details"), usage.get("completion_tokens_details"))
+    sent, made = ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
+    details = (usage.get(f"{sent}_tokens_details"), usage.get(f"{made}_tokens_details"))
     read, written = (one if isinstance(one, Mapping) else {} for one in details)
     counts = {
-        "input_tokens": usage.get("prompt_tokens") or 0,
-        "output_tokens": usage.get("completion_tokens") or 0,
+        "input_tokens": usage.get(f"{sent}_tokens") or 0,
+        "output_tokens": usage.get(f"{made}_tokens") or 0,
         "total_tokens": usage.get("total_tokens") or 0,
         "input_token_details": {
             "cache_read": read.get("cached_tokens") or 0,

@@ -10,6 +10,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -25,6 +26,7 @@ PRICES = {
     "small": Price(1.5e-7, 6e-7, cache_read=7.5e-8),
     "large": Price(3e-6, 1.5e-5, cache_read=3e-7, cache_write=3.75e-6),
 }
+PATHS = ("chat/completions", "responses")
 TOOL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"location": "Rome"}'}}
 
 
@@ -51,7 +53,7 @@ class OpenAI:
 
     def __init__(self):
         self.bodies, self.reply, self.repeats_role = [], None, False
-        self.app = Starlette(routes=[Route("/{test}/v1/chat/completions", self.answer, methods=["POST"])])
+        self.app = Starlette(routes=[Route(f"/{{test}}/v1/{path}", self.answer, methods=["POST"]) for path in PATHS])
 
     async def answer(self, request):
         body = await request.json()
@@ -248,6 +250,38 @@ async def test_a_structured_answer_that_ends_at_its_limit_is_charged_and_no_othe
     llm = routed(web, "small")
     structured = llm.with_structured_output(City, method="json_schema")
     with pytest.raises(openai.LengthFinishReasonError):
+        structured.invoke("where?") if way == "invoke" else await structured.ainvoke("where?")
+    status = llm.core.status()
+    assert (status.charged, status.presumed, status.in_flight, web.anthropic.calls) == (1, 0, 0, 0)
+    assert status.spent_usd == pytest.approx(OPENAI_USD)
+    assert not llm._environment.rests.any
+
+
+def responses_answer(text):
+    part = {"type": "output_text", "text": text, "annotations": []}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    usage = {
+        "input_tokens": 1_000,
+        "output_tokens": 200,
+        "total_tokens": 1_200,
+        "input_tokens_details": {"cached_tokens": 400},
+        "output_tokens_details": {"reasoning_tokens": 50},
+    }
+    answer = {"id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-4o-mini", "status": "incomplete"}
+    return {**answer, "output": [message], "usage": usage, "tools": [], "tool_choice": "auto", "error": None}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_structured_answer_of_another_schema_is_charged_and_no_other_model_is_asked(web, api, way):
+    whole = openai_answer({"model": "gpt-4o-mini", "messages": []})
+    whole["choices"][0]["message"] = {"role": "assistant", "content": '{"ci'}
+    web.openai.reply = (200, whole if api == "chat" else responses_answer('{"ci'))
+    both = models(web)
+    both["small"] = small_model(web, use_responses_api=api == "responses")
+    llm = RunnableWiseRouter(models=both, router=core("small"), prices=PRICES)
+    structured = llm.with_structured_output(City, method="json_schema")
+    with pytest.raises(ValidationError):
         structured.invoke("where?") if way == "invoke" else await structured.ainvoke("where?")
     status = llm.core.status()
     assert (status.charged, status.presumed, status.in_flight, web.anthropic.calls) == (1, 0, 0, 0)
