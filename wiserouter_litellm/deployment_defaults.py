@@ -9,7 +9,7 @@ import litellm
 
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
-from wiserouter_litellm.parameters import broken_default
+from wiserouter_litellm.parameters import broken_default, is_passed_on
 from wiserouter_litellm.request import added_tokens
 
 
@@ -28,6 +28,8 @@ class Defaults(NamedTuple):
         A parameter whose cost nothing bounds.
     input_tokens : int
         The most tokens that its tools and other texts add to the input.
+    passed_on_tokens : int
+        Those of them that are of parameters which LiteLLM does not know.
     alternates : bool
         Whether LiteLLM puts short messages between those of one role (`ensure_alternating_roles`).
     """
@@ -37,6 +39,7 @@ class Defaults(NamedTuple):
     tier: str = ""
     unbounded: str | None = None
     input_tokens: int = 0
+    passed_on_tokens: int = 0
     alternates: bool = False
 
 
@@ -59,6 +62,7 @@ def defaults_of(params: Mapping[str, Any], unbounded: str | None = None, encodin
         tier_of(params.get("service_tier")),
         broken_default(params) or unbounded,
         added_tokens(params, encoding_of),
+        added_tokens({name: value for name, value in params.items() if is_passed_on(name)}, encoding_of),
         bool(params.get("ensure_alternating_roles")),
     )
 

@@ -158,7 +158,8 @@ def look_at(
     answers = 1 if has_answers else info.defaults.answers  # the request has those of its deployment
     added = added_tokens({"litellm_system_prompt": kwargs.get("litellm_system_prompt")})  # and its other texts
     alternates = bool(kwargs.get("ensure_alternating_roles"))
-    defaults = info.defaults._replace(answers=answers, input_tokens=added, alternates=alternates)
+    inputs = added + info.defaults.passed_on_tokens
+    defaults = info.defaults._replace(answers=answers, input_tokens=inputs, alternates=alternates)
     info = info._replace(defaults=defaults)
     candidate = Candidate({"litellm_params": dict(kwargs)}, "", info, False)
     return partial(_decided_on_change, attempt, request, candidate), is_slow_to_read(request, [candidate], exact=True)

@@ -88,8 +88,14 @@ _TEMPLATES = (
     *("ensure_alternating_roles", "bos_token", "eos_token", "final_prompt_value", "hf_model_name"),
 )
 _STORED_PROMPT = ("prompt_id", "prompt_variables", "prompt_version", "prompt_environment", "prompt_label")
-_ADDING = frozenset({"prompt_id", "user_continue_message", "assistant_continue_message", "vector_store_ids"})
-"""Parameters of deployments that add text of unknown length."""
+_ADDING = frozenset(
+    {
+        *("prompt_id", "user_continue_message", "assistant_continue_message", "vector_store_ids"),
+        *("custom_prompt_dict", "roles", "initial_prompt_value", "final_prompt_value", "bos_token", "eos_token"),
+        *("hf_model_name", "plugins", "models", "search_parameters", "enable_search", "connectors"),
+    }
+)
+"""Parameters of deployments that add text of unknown length, searches, or models of other prices."""
 
 _MODELS = (
     *("custom_llm_provider", "model_list", "model_alias_map", "model_config", "silent_model", "use_litellm_proxy"),
@@ -162,6 +168,17 @@ def broken_default(params: Mapping[str, Any]) -> str | None:
     return None
 
 
+def is_passed_on(name: str) -> bool:
+    """Return True if LiteLLM knows nothing of a parameter of a deployment, and so sends it to the provider as it is.
+
+    Examples
+    --------
+    >>> [is_passed_on(name) for name in ("documents", "temperature", "api_key", "input_cost_per_token")]
+    [True, False, False, False]
+    """
+    return name not in _known_names()
+
+
 def _rule_of_name(surface: str, name: str) -> str | None:
     """Return the rule that a parameter breaks by being there at all."""
     refused = SENT_REFUSED.get(name) or OWN_REFUSED.get(name)
@@ -183,6 +200,14 @@ def _harmless_names() -> Mapping[str, frozenset[str]]:
     """Return the parameters that may have any value, by surface."""
     not_harmless = SENT_REFUSED.keys() | OWN_REFUSED.keys() | CHECKS.keys()
     return {surface: (names | _names_of_litellm()) - not_harmless for surface, names in _allowed_names().items()}
+
+
+@lru_cache(maxsize=1)
+def _known_names() -> frozenset[str]:
+    from litellm.types.router import GenericLiteLLMParams
+
+    listed = (*_allowed_names().values(), *OUTPUT_LIMITS.values(), *ANSWERS.values(), _ADDING, SENT_REFUSED, CHECKS)
+    return _names_of_litellm().union(GenericLiteLLMParams.model_fields, *listed)
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ from wiserouter_litellm.json_objects import MAPPING, SEQUENCE
 from wiserouter_litellm.limits import LIMIT_NAMES, drop_null_limits, write_limits
 from wiserouter_litellm.malformed import refuse_malformed
 from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
-from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, OUTPUT_LIMITS, RESPONSES
+from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, OUTPUT_LIMITS, RESPONSES, is_passed_on
 from wiserouter_litellm.tools import is_hosted, n_known_schemas
 
 PLACEHOLDERS = frozenset(
@@ -44,6 +44,7 @@ _COUNTED = (
     *("tools", "functions", "response_format", "system", "instructions", "text", "output_config", "output_format"),
     *("suffix", "chat_template_kwargs", "extra_body"),
 )
+_ADDED = frozenset({*_COUNTED, "litellm_system_prompt", "input", "messages"})
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
 _PLAIN_KEYS = {"role", "content"}
 _EMPTY = "[System: Empty message content sanitised to satisfy protocol]"
@@ -152,9 +153,14 @@ def added_tokens(params: Mapping[str, Any], encoding_of: str | None = None) -> i
     >>> added_tokens({"model": "openai/small", "litellm_system_prompt": "Be brief."})
     17
     """
-    texts = [_dump(value) for name in (*_COUNTED, "litellm_system_prompt") if (value := params.get(name))]
+    texts = [_dump(value) for name, value in params.items() if value and _adds_text(name, value)]
     counted = sum(count_tokens(text, encoding_of).at_most + FRAME_TOKENS for text in texts)
     return counted + _tools_tokens(params)
+
+
+def _adds_text(name: str, value: object) -> bool:
+    """Return True if a deployment's own parameter is text in the prompt, or may be for its provider."""
+    return name in _ADDED or (isinstance(value, (*SEQUENCE, *MAPPING)) and is_passed_on(name))
 
 
 def n_prompts(messages: object) -> int:

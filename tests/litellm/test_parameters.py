@@ -138,6 +138,9 @@ def test_null_is_always_allowed(name):
         ({"prompt_id": "greeting"}, Defaults(unbounded="prompt_id")),
         ({"user_continue_message": {"role": "user", "content": "go on"}}, Defaults(unbounded="user_continue_message")),
         ({"vector_store_ids": ["kb"]}, Defaults(unbounded="vector_store_ids")),
+        ({"roles": {"user": {"pre_message": "Q: "}}}, Defaults(unbounded="roles")),
+        ({"initial_prompt_value": "Be brief."}, Defaults(unbounded="initial_prompt_value")),
+        ({"plugins": [{"id": "web"}]}, Defaults(unbounded="plugins")),
     ],
 )
 def test_the_parameters_that_a_deployment_adds(params, defaults):

@@ -57,3 +57,12 @@ async def test_a_hard_budget_below_the_bill_refuses_the_call(name, settled, monk
     litellm.logging_callback_manager._reset_all_callbacks()
     assert billed_usd > 0
     assert await bill_usd(name, 0.999 * billed_usd, settled) == 0
+
+
+async def test_the_texts_that_a_deployment_passes_on_to_its_provider_count_as_input(provider):
+    llm = llms(deployment("small", documents=[{"text": "word " * 2_000}]))
+    router = WiseRouter([Model("small", Price(*PRICE))], seed=0)
+    attach(llm, "wise", router=router, budget=Budget(2_000 * PRICE[0], 100, limit="hard"), max_wait_s=0)
+    with pytest.raises(BudgetRefused):
+        await llm.acompletion(model="wise", messages=HI, max_tokens=5)
+    assert not provider.calls
