@@ -179,6 +179,12 @@ class OpenAttempts(dict[str, OpenAttempt]):
         watch.decision_id, watch.loop = decision.id, _running_loop()
         self[decision.id] = OpenAttempt(group, decision, worst_usd, earlier=_handled()[0], watch=watch)
 
+    def while_open(self, attempt: OpenAttempt | None) -> Callable[[], bool] | None:
+        """Return a function that says whether an attempt is in flight; None where its limit is not hard."""
+        if attempt is None or attempt.worst_usd is None:
+            return None
+        return lambda: self.get(attempt.decision.id) is attempt
+
     def replace(self, attempt: OpenAttempt, decision: Decision) -> None:
         """Note that another decision stands for an attempt."""
         self.pop(attempt.decision.id, None)

@@ -154,8 +154,7 @@ class Recorder(CustomLogger):
     async def aconfirm(self, model_info: object, kwargs: Mapping[str, Any]) -> None:
         """Do what `confirm` does, off the event loop where the store is waited for."""
         attempt = self._attempt_of(model_info)
-        hard = attempt is not None and attempt.worst_usd is not None
-        send_once(hard)
+        send_once(self.attempts.while_open(attempt))
         refuse_as_sent(attempt, kwargs)
         if attempt is None or attempt.sent:
             return

@@ -1,46 +1,75 @@
 """One send for each reservation: LiteLLM's HTTP client sends a request again where its connection breaks.
 
 The provider may have billed the first one by then, and a hard limit has reserved the cost of one call. So calls under a
-hard limit get the error, which LiteLLM's router may answer with a retry that has a reservation of its own. Clients that
-come with a provider, such as OpenAI's, do not send again without `max_retries`.
+hard limit get the error, which LiteLLM's router may answer with a retry that has a reservation of its own. OpenAI's
+client sends again, too, after errors and timeouts: for providers such as DeepInfra, LiteLLM lets it do so twice,
+whatever `max_retries` says.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
+import openai
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-SENDS_ONCE: ContextVar[bool] = ContextVar("wiserouter_sends_once", default=False)
-"""Whether the request of the attempt that the current task makes is sent once only."""
+SENDS_ONCE: ContextVar[Callable[[], bool] | None] = ContextVar("wiserouter_sends_once", default=None)
+"""Whether the request that the current task makes is sent once only: as long as its attempt is in flight."""
 
 _AGAIN = "single_connection_post_request"
 """The method by which LiteLLM sends again, while it handles the error of the first connection."""
 
+_RETRIES = "get_max_retries"
+"""The method by which OpenAI's client learns how often it may send a request again."""
 
-def send_once(once: bool) -> None:
-    """Determine for the attempt that the current task makes whether its request is sent once only."""
-    if SENDS_ONCE.get() is once:
-        return
-    if once:
+
+def send_once(once: Callable[[], bool] | None) -> None:
+    """Determine for the attempt that the current task makes whether its request is sent once only.
+
+    Parameters
+    ----------
+    once : callable, optional
+        Returns True as long as the attempt is in flight; None lets clients send again.
+    """
+    if once is not None:
         _install()
-    SENDS_ONCE.set(once)
+    if once is not SENDS_ONCE.get():
+        SENDS_ONCE.set(once)
 
 
 def _install() -> None:
-    """Let LiteLLM's method refuse to send again where the attempt may not; once per process."""
-    again: Any = getattr(AsyncHTTPHandler, _AGAIN, None)
-    if again is None or hasattr(again, "__wrapped__"):
-        return
+    """Let the clients' methods refuse to send again where the attempt may not; once per process."""
+    _wrap(AsyncHTTPHandler, _AGAIN, _unless_once)
+    _wrap(getattr(getattr(openai, "_models", None), "FinalRequestOptions", None), _RETRIES, _none_where_once)
 
-    @wraps(again)
+
+def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    method = getattr(owner, name, None)
+    if method is not None and not hasattr(method, "__wrapped__"):
+        setattr(owner, name, wraps(method)(wrapper(method)))
+
+
+def _is_once() -> bool:
+    once = SENDS_ONCE.get()
+    return once is not None and once()
+
+
+def _unless_once(again: Any) -> Any:
     async def unless_once(*arguments: Any, **options: Any) -> Any:
         error = sys.exc_info()[1]
-        if error is not None and SENDS_ONCE.get():
+        if error is not None and _is_once():
             raise error
         return await again(*arguments, **options)
 
-    setattr(AsyncHTTPHandler, _AGAIN, unless_once)
+    return unless_once
+
+
+def _none_where_once(retries: Any) -> Any:
+    def none_where_once(*arguments: Any, **options: Any) -> int:
+        return 0 if _is_once() else retries(*arguments, **options)
+
+    return none_where_once

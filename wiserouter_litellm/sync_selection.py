@@ -21,6 +21,7 @@ from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.other_surfaces import check_left
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.shadow import acts_on, observed_selection
+from wiserouter_litellm.single_send import send_once
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
 Select = Callable[..., Any]
@@ -134,8 +135,10 @@ def select_in_order(
         group.release(selection.decision.id)
         raise
     callback.record(group, selection, kwargs, metadata_of(kwargs))
+    attempt = callback.attempts[selection.decision.id]
+    send_once(callback.attempts.while_open(attempt))
     if keep_last(callback.registered):  # LiteLLM asks callbacks on this path about responses alone
-        callback.attempts[selection.decision.id].expect_changes(deployment["litellm_params"])
+        attempt.expect_changes(deployment["litellm_params"])
     callback.confirm(deployment["model_info"], kwargs)
     return deployment
 

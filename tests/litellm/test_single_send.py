@@ -71,7 +71,9 @@ def breaking(monkeypatch, transport):
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("limit", ["hard", pytest.param("expected", marks=SLOW)])
 @pytest.mark.parametrize("transport", ["aiohttp", "httpx"])
-@pytest.mark.parametrize("kind", ["mistral", pytest.param("anthropic", marks=SLOW), pytest.param("openai", marks=SLOW)])
+@pytest.mark.parametrize(
+    "kind", ["mistral", "deepinfra", *(pytest.param(kind, marks=SLOW) for kind in ("anthropic", "openai"))]
+)
 async def test_each_request_that_reaches_the_provider_is_reserved_under_a_hard_limit(
     monkeypatch, settled, kind, transport, limit, stream
 ):
@@ -92,3 +94,18 @@ async def test_each_request_that_reaches_the_provider_is_reserved_under_a_hard_l
         assert provider.billed == status.presumed == 1
     else:
         assert provider.billed >= status.presumed == 1
+
+
+def test_a_synchronous_request_is_sent_once_under_a_hard_limit(monkeypatch):
+    with breaking(monkeypatch, "httpx") as provider:
+        rows = [deployment(name, url=provider.url, model=f"deepinfra/{name}") for name in ("small", "large")]
+        litellm_router = llms(*rows)
+        callback = attach(litellm_router, "wise", router=fitted(), budget=BUDGETS["hard"])
+        with pytest.raises(openai.APIError):
+            litellm_router.completion(model="wise", messages=HI, max_tokens=60)
+        assert provider.billed == 1
+        assert not callback.attempts
+        with pytest.raises(openai.APIError):  # of a program's own client, which is not told to send once
+            client = openai.OpenAI(base_url=provider.url, api_key="k", max_retries=1)
+            client.chat.completions.create(model="small", messages=HI)
+        assert provider.billed == 3
