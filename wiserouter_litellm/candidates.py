@@ -170,7 +170,7 @@ def note_fitting_output(error: BudgetExhausted, request: CallRequest, candidates
     for one in candidates:
         inputs = length.bound_for(one.info) if request.countable else None
         left_usd = most_margin(one.deployment["litellm_params"]).taken_from(error.left_usd)
-        within = one.info.rate_card.output_tokens_within(left_usd, inputs, request.choices, request.tier)
+        within = one.info.rate_card.output_tokens_within(left_usd, inputs, _answers(request, one.info), request.tier)
         fitting = max(fitting, within)
     error.note_fitting_output(fitting)
 
@@ -207,7 +207,13 @@ def _worst_case_usd(
         return float("inf")
     limit = sent_limit(request, info, cap_output_tokens)
     sent = None if limit is None else max(limit, LEAST_OUTPUT_TOKENS)
-    return card.worst_case_usd(input_tokens, sent, request.choices * defaults.answers, tier)
+    return card.worst_case_usd(input_tokens, sent, _answers(request, info), tier)
+
+
+def _answers(request: CallRequest, info: DeploymentInfo) -> int:
+    """Return the number of answers that are billed: to each prompt of a text completion, those that are asked for."""
+    prompts = request.messages if info.defaults.splits else 1
+    return request.choices * info.defaults.answers * prompts
 
 
 def ranked(

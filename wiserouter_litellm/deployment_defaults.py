@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,10 @@ from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default, is_passed_on
 from wiserouter_litellm.request import added_tokens
+from wiserouter_litellm.surcharges import provider_of
+
+_COMPLETIONS = "text-completion-openai"
+_OWN_COMPLETIONS = re.compile("ft:(babbage|davinci)-002")
 
 
 class Defaults(NamedTuple):
@@ -30,6 +35,8 @@ class Defaults(NamedTuple):
         The most tokens that its tools and other texts add to the input.
     passed_on_tokens : int
         Those of them that are of parameters which LiteLLM does not know.
+    splits : bool
+        Whether LiteLLM makes a prompt of each message, which has an answer of its own.
     alternates : bool
         Whether LiteLLM puts short messages between those of one role (`ensure_alternating_roles`).
     """
@@ -40,6 +47,7 @@ class Defaults(NamedTuple):
     unbounded: str | None = None
     input_tokens: int = 0
     passed_on_tokens: int = 0
+    splits: bool = False
     alternates: bool = False
 
 
@@ -63,6 +71,7 @@ def defaults_of(params: Mapping[str, Any], unbounded: str | None = None, encodin
         broken_default(params) or unbounded,
         added_tokens(params, encoding_of),
         added_tokens({name: value for name, value in params.items() if is_passed_on(name)}, encoding_of),
+        provider_of(params) == _COMPLETIONS or _OWN_COMPLETIONS.search(str(params.get("model"))) is not None,
         bool(params.get("ensure_alternating_roles")),
     )
 

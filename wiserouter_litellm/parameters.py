@@ -92,7 +92,7 @@ _ADDING = frozenset(
     {
         *("prompt_id", "user_continue_message", "assistant_continue_message", "vector_store_ids"),
         *("custom_prompt_dict", "roles", "initial_prompt_value", "final_prompt_value", "bos_token", "eos_token"),
-        *("hf_model_name", "plugins", "models", "search_parameters", "enable_search", "connectors"),
+        *("hf_model_name", "text_completion", "plugins", "models", "search_parameters", "enable_search", "connectors"),
     }
 )
 """Parameters of deployments that add text of unknown length, searches, or models of other prices."""
@@ -105,6 +105,7 @@ _ENDPOINTS = ("api_base", "api_version", "litellm_credential_name", "region_name
 
 OWN_REFUSED = {
     "drop_params": "may drop the limit of the output: leave it out",
+    "text_completion": "may make a prompt of each message, which has an answer of its own: leave it out",
     **dict.fromkeys(_STORED_PROMPT, "replaces the prompt after it was counted"),
     **dict.fromkeys(_TEMPLATES, "adds text after the prompt was counted"),
     **dict.fromkeys(_MODELS, "may send the call to a model of another price"),

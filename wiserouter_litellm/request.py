@@ -44,6 +44,7 @@ _COUNTED = (
     *("tools", "functions", "response_format", "system", "instructions", "text", "output_config", "output_format"),
     *("suffix", "chat_template_kwargs", "extra_body"),
 )
+_SYSTEM = frozenset({"system", "instructions"})
 _ADDED = frozenset({*_COUNTED, "litellm_system_prompt", "input", "messages"})
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
 _PLAIN_KEYS = {"role", "content"}
@@ -196,6 +197,7 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
             choices=prompts,
             limit_name=limit_names[0],
             informative=question.informative,
+            messages=len(chat),
         )
     limits = [name for name in limit_names if name in given]
     extras = [_dump(given[name]) for name in _COUNTED if name in given]
@@ -209,6 +211,7 @@ def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str
         tier=tier_of(given["service_tier"]) if "service_tier" in given else "",
         limit_name=(limits or limit_names)[0],
         informative=question.informative,
+        messages=len(chat) + len(_SYSTEM & given.keys()),
     )
 
 

@@ -27,6 +27,7 @@ CASES = {
     "messages between those of one role": ("openai", "small", {"messages": USERS}),
     "texts in place of empty ones": ("anthropic", "small", {"messages": EMPTY}),
     "a tool where earlier ones are not given": ("anthropic", "small", {"messages": CALLED}),
+    "a prompt of each message": ("text-completion-openai", "small", {"messages": USERS[:5]}),
     "a tool where earlier ones of a response are not given": ("anthropic", "small", {"input": ITEMS}),
 }
 OWN = {"messages between those of one role": {"ensure_alternating_roles": True}}

@@ -51,6 +51,8 @@ class CallRequest(NamedTuple):
         The parameter that limits the output, as the interface of the call names it.
     informative : bool
         Whether the question says what is asked for.
+    messages : int
+        The number of its messages.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class CallRequest(NamedTuple):
     tier: str = ""
     limit_name: str = "max_tokens"
     informative: bool = True
+    messages: int = 1
 
     def draw_key(
         self,
