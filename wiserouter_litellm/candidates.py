@@ -10,7 +10,7 @@ from wiserouter.integration import SHORT_TEXT_CHARS, CallRequest, count_tokens
 from wiserouter_litellm.arm_candidates import arm_note
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.errors import too_long, unbounded
-from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS, LIMIT_NAMES
+from wiserouter_litellm.limits import ALL_LIMITS, CHAT_LIMITS, LEAST_OUTPUT_TOKENS, LIMIT_NAMES
 from wiserouter_litellm.surcharges import most_margin
 
 
@@ -170,13 +170,20 @@ def note_fitting_output(error: BudgetExhausted, request: CallRequest, candidates
     for one in candidates:
         inputs = length.bound_for(one.info) if request.countable else None
         left_usd = most_margin(one.deployment["litellm_params"]).taken_from(error.left_usd)
+        if one.info.unknown_limits.issuperset(CHAT_LIMITS):
+            continue
         within = one.info.rate_card.output_tokens_within(left_usd, inputs, _answers(request, one.info), request.tier)
         fitting = max(fitting, within)
     error.note_fitting_output(fitting)
 
 
 def sent_limit(request: CallRequest, info: DeploymentInfo, cap_output_tokens: int | None) -> int | None:
-    """Return the limit of the output that a deployment receives: the request's, else the lowest one configured."""
+    """Return the limit of the output that a deployment receives: the request's, else the lowest one configured.
+
+    It is None where there is none, or LiteLLM drops all limits for its provider, so that the model's own bounds a call.
+    """
+    if info.unknown_limits.issuperset(CHAT_LIMITS):
+        return None
     if request.output_tokens is not None:
         return request.output_tokens
     own = info.defaults.output_tokens
@@ -193,7 +200,7 @@ def bounded_params(request: CallRequest, candidate: Candidate, cap_output_tokens
     limit = sent_limit(request, candidate.info, cap_output_tokens)
     if request.output_tokens is None and limit is not None:
         return {**params, request.limit_name: limit}
-    if request.limit_name in candidate.info.unknown_limits:  # LiteLLM may drop it
+    if request.limit_name in candidate.info.unknown_limits and limit is not None:  # LiteLLM may drop it
         return {**params, "max_tokens": limit}
     return params
 

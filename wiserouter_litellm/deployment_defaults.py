@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import litellm
 
-from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
+from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, CHAT_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default, is_passed_on
 from wiserouter_litellm.request import added_tokens
@@ -90,14 +90,14 @@ def changes_cost(name: str, value: object) -> bool:
 
 
 def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
-    """Return the limits of a chat that the provider of a deployment does not know, by LiteLLM's own list.
+    """Return the limits of a chat that the provider of a deployment does not get, by LiteLLM's own list.
 
     Examples
     --------
     >>> sorted(unknown_limits({"model": "replicate/some/model"}))
     ['max_completion_tokens']
     """
-    return frozenset(ALL_LIMITS[:2]) - set(_known_parameters(params) or ALL_LIMITS)
+    return frozenset(name for name in CHAT_LIMITS if is_unsent(name, params))
 
 
 def is_unsent(name: str, params: Mapping[str, Any]) -> bool:

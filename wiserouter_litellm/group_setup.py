@@ -25,6 +25,7 @@ from wiserouter_litellm.arms import Arms, arms_of_settings
 from wiserouter_litellm.deployment_defaults import changes_cost
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import FallbackPolicy, Group
+from wiserouter_litellm.limits import CHAT_LIMITS
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
 
 Limit = Literal["hard", "expected"]
@@ -204,9 +205,10 @@ def check_can_be_hard(group: str, registry: DeploymentRegistry, cap_output_token
         If nothing bounds it; the error names the remedy.
     """
     infos = registry.infos
+    limited = [info for info in infos if not info.unknown_limits.issuperset(CHAT_LIMITS)]
     check_bounded(
         [(info.model, info.rate_card) for info in infos],
-        {info.model: cap_output_tokens or info.defaults.output_tokens for info in infos},
+        {info.model: cap_output_tokens or info.defaults.output_tokens for info in limited},
         "set model_info.max_output_tokens, or cap_output_tokens",
     )
     _check_defaults(group, infos)

@@ -14,7 +14,8 @@ from litellm.exceptions import BadRequestError
 
 from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS, broken_parameter
 
-ALL_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+CHAT_LIMITS = OUTPUT_LIMITS[CHAT]
+ALL_LIMITS = (*CHAT_LIMITS, "max_output_tokens")
 ALL_ANSWERS = ("n", "best_of")
 LIMIT_NAMES = frozenset({*ALL_LIMITS, *ALL_ANSWERS})
 

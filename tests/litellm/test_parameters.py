@@ -155,10 +155,12 @@ def test_the_parameters_that_a_deployment_adds(params, defaults):
         ("openai/small", set()),
         ("anthropic/small", set()),
         ("no-such-provider/x", set()),
+        ("v0/v0-1.5-md", {"max_tokens", "max_completion_tokens"}),
     ],
 )
 def test_the_limits_that_a_provider_does_not_know(model, unknown):
     assert unknown_limits({"model": model}) == unknown
+    assert unknown_limits({"model": model, "allowed_openai_params": ["max_tokens"]}) == unknown - {"max_tokens"}
 
 
 @pytest.mark.parametrize(

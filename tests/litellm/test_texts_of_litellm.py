@@ -5,6 +5,7 @@ import contextlib
 import litellm
 import pytest
 
+from support.billing_rules import MAX_OUTPUT_TOKENS
 from support.billing_stub import billing_stub
 from support.groups import HI, llms
 from support.providers import INPUT_USD, OUTPUT_USD, deployment
@@ -28,9 +29,13 @@ CASES = {
     "texts in place of empty ones": ("anthropic", "small", {"messages": EMPTY}),
     "a tool where earlier ones are not given": ("anthropic", "small", {"messages": CALLED}),
     "a prompt of each message": ("text-completion-openai", "small", {"messages": USERS[:5]}),
+    "an answer without the limit that LiteLLM drops": ("v0", "small", {}),
     "a tool where earlier ones of a response are not given": ("anthropic", "small", {"input": ITEMS}),
 }
-OWN = {"messages between those of one role": {"ensure_alternating_roles": True}}
+OWN = {
+    "messages between those of one role": {"ensure_alternating_roles": True},
+    "an answer without the limit that LiteLLM drops": {"drop_params": True},
+}
 
 
 async def bill_usd(name, amount_usd, settled):
@@ -39,7 +44,8 @@ async def bill_usd(name, amount_usd, settled):
     router = WiseRouter([Model("small", Price(*PRICE))], seed=0)
     with billing_stub(prices={model: PRICE}) as stub:
         url = stub.root if provider == "anthropic" else stub.url
-        llm = llms(deployment("small", url=url, model=f"{provider}/{model}", **OWN.get(name, {})))
+        own = {"info": {"max_output_tokens": MAX_OUTPUT_TOKENS}, **OWN.get(name, {})}
+        llm = llms(deployment("small", url=url, model=f"{provider}/{model}", **own))
         attach(llm, "wise", router=router, budget=Budget(amount_usd, 100, limit="hard"), max_wait_s=0)
         call = llm.aanthropic_messages if "output_config" in params else llm.acompletion
         common = {"messages": HI, "max_tokens": 20}
