@@ -61,7 +61,14 @@ def direct_call(call_type: object, kwargs: Mapping[str, Any]) -> DirectCall:
 
 
 def messages_of(kwargs: Mapping[str, Any]) -> object:
-    """Return the messages of a call as LiteLLM passes them to a selection; None where it has an input instead."""
-    if "prompt" in kwargs and "messages" not in kwargs:
+    """Return the messages of a call as LiteLLM passes them to a selection; None where it has an input instead.
+
+    Examples
+    --------
+    >>> messages_of({"prompt": "hello"})
+    [{'role': 'user', 'content': 'hello'}]
+    >>> messages_of({"prompt": None, "input": "hello"})  # of the responses API, where a prompt is a stored one
+    """
+    if "prompt" in kwargs and kwargs.keys().isdisjoint(("messages", "input")):
         return [{"role": "user", "content": kwargs["prompt"]}]
     return kwargs.get("messages")
