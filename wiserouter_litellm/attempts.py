@@ -64,11 +64,13 @@ class OpenAttempt:
     unshown : mapping of str to object
         What it is sent with, of what LiteLLM does not show to all hooks.
     log : weak reference or None
-        LiteLLM's log of the call, where that may change.
+        LiteLLM's log of the call.
     started : object
         When LiteLLM had called a provider for the request before.
     answered : bool
         Whether its whole answer came.
+    followed : bool
+        Whether LiteLLM made a further call before it reported the answer of this one, whose answer it then reports.
     bill : Bill or None
         What it cost, where its answer came.
     replayed : bool
@@ -90,12 +92,13 @@ class OpenAttempt:
     log: weakref.ref[Any] | None = None
     started: object = None
     answered: bool = False
+    followed: bool = False
     bill: Bill | None = None
     replayed: bool = False
     earlier: int | None = None
     watch: MarkWatch | None = None
 
-    def expect_changes(self, kwargs: Mapping[str, Any]) -> None:
+    def watch_call(self, kwargs: Mapping[str, Any]) -> None:
         """Note what is called with these arguments, before other callbacks may change or stop it."""
         self.sends = metadata_of(kwargs).get("deployment") or kwargs.get("model")
         log = kwargs.get("litellm_logging_obj")
@@ -122,9 +125,14 @@ class OpenAttempt:
         return info is kwargs.get("model_info") or has_log
 
     @property
+    def has_called(self) -> bool:
+        """Whether its provider was called, as LiteLLM's log says, so that one more call is not the same."""
+        return self.answered or self._started() != self.started
+
+    @property
     def was_sent(self) -> bool:
         """Whether it was sent: where another callback let the last look miss it, LiteLLM's log says so."""
-        return self.sent or self._started() != self.started
+        return self.sent or self.has_called
 
     def _started(self) -> object:
         """Return when LiteLLM last called a provider for this request; None where it has not."""

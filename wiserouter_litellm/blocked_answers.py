@@ -21,7 +21,8 @@ from wiserouter_litellm.surcharges import provider_of
 def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], response: object) -> Bill | None:
     """Return the bill of an answer that has just come; None where it has none that can be read.
 
-    A stream has none yet, and that of Anthropic's messages is in no block that callbacks see.
+    A stream has none yet, and that of Anthropic's messages is in no block that callbacks see. For a call that LiteLLM
+    has followed up, it shows the answer of the further call.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], respon
     response : object
         The answer.
     """
-    info = info_of(attempt.group, request_data["model_info"])
+    info = None if attempt.followed else info_of(attempt.group, request_data["model_info"])
     if info is None or getattr(response, "usage", None) is None or is_replay(request_data):
         return None
     hidden = fields_of(getattr(response, "_hidden_params", None))

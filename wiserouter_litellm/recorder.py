@@ -20,7 +20,7 @@ from wiserouter.errors import StoreError, UnknownDecision
 from wiserouter.integration import offload
 from wiserouter_litellm.as_sent import refuse_as_sent
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
-from wiserouter_litellm.billing import is_understated, read_answer
+from wiserouter_litellm.billing import is_understated
 from wiserouter_litellm.blocked_answers import bill_of_answer
 from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.continuations import keys_of_answer
@@ -33,6 +33,7 @@ from wiserouter_litellm.judge import offer_answer
 from wiserouter_litellm.last_look import decided_again, follows, give_back, look_at
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
+from wiserouter_litellm.own_answers import is_of_earlier_call, read_event
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.sessions import end_session, rate_session
 from wiserouter_litellm.signals import read_answer_signals
@@ -105,6 +106,8 @@ class Recorder(CustomLogger):
         """Charge the call."""
         model_info = answering(kwargs)
         if marked := self.decision_of(model_info):
+            if is_of_earlier_call(self.attempts.get(marked.decision_id), kwargs):
+                return
             if marked.group.router.judge is not None:
                 offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
             counts = marked.group.hard and bool(kwargs.get("stream")) and may_be_counted(kwargs, response_obj)
@@ -159,7 +162,7 @@ class Recorder(CustomLogger):
         if attempt is None or attempt.sent:
             return
         is_last = not (attempt.may_change and follows(self.registered))
-        attempt.expect_changes({} if is_last else kwargs)
+        attempt.watch_call(kwargs)
         if self._moved_to(attempt, model_info) is not None:
             await _off_the_loop(attempt.group, partial(self.confirm, model_info, kwargs, is_last=is_last))
         else:
@@ -352,17 +355,17 @@ class Recorder(CustomLogger):
         """Charge a call; where its cost cannot be known, presume it."""
         group, decision_id, mark = marked
         attempt = self.attempts.pop(decision_id, None)
-        hard, replayed = (group.hard, False) if attempt is None else (attempt.worst_usd is not None, attempt.replayed)
+        hard = group.hard if attempt is None else attempt.worst_usd is not None
         info = info_of(group, model_info)
         if info is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
             return
         try:
-            bill, abandoned = read_answer(kwargs, response, info, hard=hard, replayed=replayed)
+            bill, abandoned, is_own = read_event(attempt, kwargs, response, info, hard=hard)
         except Exception as error:  # an answer that cannot be read was paid for all the same
             group.fault("accounting", "the bill of a call cannot be read: its cost is presumed", error=error)
-            bill, abandoned = None, False
+            bill, abandoned, is_own = None, False, True
         if bill is None or (hard and (bill.estimated or abandoned)):
             group.presume(decision_id)  # the provider may have billed more than was delivered, or than can be counted
         else:
@@ -381,7 +384,7 @@ class Recorder(CustomLogger):
                 f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
                 f"stream_options={{'include_usage': True}}",
             )
-        if bill is not None and is_understated(kwargs, bill, info):
+        if bill is not None and is_own and is_understated(kwargs, bill, info):
             group.fault(
                 "understated_costs",
                 f"LiteLLM reports {kwargs.get('response_cost')!r:.30} USD for a call of {bill.model} that costs "

@@ -138,7 +138,7 @@ def select_in_order(
     attempt = callback.attempts[selection.decision.id]
     send_once(callback.attempts.while_open(attempt))
     if keep_last(callback.registered):  # LiteLLM asks callbacks on this path about responses alone
-        attempt.expect_changes(deployment["litellm_params"])
+        attempt.watch_call(deployment["litellm_params"])
     callback.confirm(deployment["model_info"], kwargs)
     return deployment
 

@@ -16,7 +16,7 @@ from wiserouter_litellm.deployments import Candidates, Deployment, id_of
 from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
-from wiserouter_litellm.further_calls import as_further_call, is_further
+from wiserouter_litellm.further_calls import as_further_call
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.header_text import in_header
 from wiserouter_litellm.last_look import keep_last, sparing
@@ -103,10 +103,10 @@ class WiseCallback(Recorder):
         """
         info = kwargs.get("model_info")
         if isinstance(info, Mapping) and DECISION_KEY in info:
-            if not is_further(self.attempts, self._mark_of(info)):
+            if (further := as_further_call(self.attempts, self._mark_of(info), kwargs)) is None:
                 await self.aconfirm(info, kwargs)
                 return None
-            kwargs = as_further_call(kwargs)
+            kwargs = further
         metadata = metadata_of(kwargs)
         deployment = unreserved(kwargs, metadata, self.owner)
         if deployment is None or not self.serves(deployment):

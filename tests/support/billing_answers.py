@@ -25,6 +25,7 @@ class Reply(NamedTuple):
     pieces: int = 4
     empty: bool = False
     with_usage: bool = True
+    tool: str | None = None
 
     @property
     def text(self) -> str:
@@ -88,12 +89,25 @@ def _with_usage(answer: dict[str, Any], usage: dict[str, Any] | None) -> dict[st
     return answer if usage is None else {**answer, "usage": usage}
 
 
+ARGUMENTS = {"query": "rain"}
+"""The arguments of every call of a tool."""
+
+
+def _called(reply: Reply) -> dict[str, Any]:
+    """Return the call of a tool as a chat has it."""
+    function = {"name": reply.tool, "arguments": json.dumps(ARGUMENTS)}
+    return {"index": 0, "id": "call_1", "type": "function", "function": function}
+
+
 def _chat(reply: Reply) -> dict[str, Any]:
+    message = {"role": "assistant", "content": None, "tool_calls": [_called(reply)]}
+    calling = [{"index": 0, "finish_reason": "tool_calls", "message": message}]
     choices = [
         {"index": i, "finish_reason": "length", "message": {"role": "assistant", "content": reply.text}}
         for i in range(reply.tokens.answers)
     ]
     head = {"id": reply.id, "object": "chat.completion", "created": 1, "model": reply.model}
+    choices = calling if reply.tool else choices
     return _with_usage({**head, "choices": [] if reply.empty else choices}, openai_usage(reply))
 
 
@@ -108,7 +122,11 @@ def _completion(reply: Reply) -> dict[str, Any]:
 
 def _response(reply: Reply, status: str = "completed") -> dict[str, Any]:
     text = {"type": "output_text", "text": reply.text, "annotations": []}
-    item = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [text]}
+    item: dict[str, Any] = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant"}
+    item["content"] = [text]
+    if reply.tool:
+        item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed"}
+        item |= {"name": reply.tool, "arguments": json.dumps(ARGUMENTS)}
     answer = {
         "id": reply.id,
         "object": "response",
@@ -137,9 +155,12 @@ def _response(reply: Reply, status: str = "completed") -> dict[str, Any]:
 
 
 def _message(reply: Reply) -> dict[str, Any]:
-    content = [] if reply.empty else [{"type": "text", "text": reply.text}]
+    content: list[dict[str, Any]] = [] if reply.empty else [{"type": "text", "text": reply.text}]
+    if reply.tool:
+        content = [{"type": "tool_use", "id": "tu_1", "name": reply.tool, "input": ARGUMENTS}]
     head = {"id": reply.id, "type": "message", "role": "assistant", "model": reply.model}
-    answer = {**head, "content": content, "stop_reason": "max_tokens", "stop_sequence": None}
+    reason = "tool_use" if reply.tool else "max_tokens"
+    answer = {**head, "content": content, "stop_reason": reason, "stop_sequence": None}
     return _with_usage(answer, _item_usage(reply))
 
 
@@ -156,6 +177,11 @@ def _sse(event: dict[str, Any], *, named: bool = False) -> str:
 
 def _chat_events(reply: Reply) -> Iterator[str]:
     head = {"id": reply.id, "object": "chat.completion.chunk", "created": 1, "model": reply.model}
+    if reply.tool:
+        yield _sse({**head, "choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": [_called(reply)]}}]})
+        yield _sse({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+        yield f"{_sse({**head, 'choices': [], 'usage': openai_usage(reply)})}data: [DONE]\n\n"
+        return
     for k, part in enumerate(reply.parts):
         delta = {"content": part, **({"role": "assistant"} if k == 0 else {})}
         choices = [{"index": i, "delta": delta, "finish_reason": None} for i in range(reply.tokens.answers)]

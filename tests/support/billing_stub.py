@@ -63,6 +63,8 @@ class Behaviour:
         It bills the call, and answers 200 with an error in place of an answer.
     empty : bool
         It bills the call, and answers without a choice.
+    calls_tool : str or None
+        It calls a tool of this name, where it is offered one and has no result of any yet.
     """
 
     delay_s: float = 0.0
@@ -76,6 +78,7 @@ class Behaviour:
     usage: str = "true"
     error_in_200: bool = False
     empty: bool = False
+    calls_tool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -275,6 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
             switches.pieces,
             switches.empty,
             with_usage,
+            switches.calls_tool if body.get("tools") and not has_results(body) else None,
         )
         if not body.get("stream"):
             self._bill(path, body, tokens, usd)
@@ -336,3 +340,8 @@ def _json(raw: bytes) -> dict[str, Any]:
 def _n_inputs(value: object) -> int:
     is_list = isinstance(value, list) and not all(isinstance(one, int) for one in value)
     return len(value) if is_list else 1  # type: ignore[arg-type]
+
+
+def has_results(body: Mapping[str, Any]) -> bool:
+    """Return True if a body has the result of a tool."""
+    return any(f'"{kind}"' in json.dumps(body) for kind in ("tool", "tool_result", "function_call_output"))

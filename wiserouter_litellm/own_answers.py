@@ -1,0 +1,89 @@
+"""Bills of calls whose own answers LiteLLM's events do not show.
+
+Where LiteLLM runs a tool that the model has called, such as a search, and calls the model once more, it reports that
+answer for the first call as well. And calls that share LiteLLM's log, as those around its MCP tools do, are reported
+once, with the answer of any of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from wiserouter.integration import Bill
+from wiserouter_litellm.attempts import OpenAttempt
+from wiserouter_litellm.billing import bill_of, read_answer
+from wiserouter_litellm.deployments import DeploymentInfo
+from wiserouter_litellm.json_objects import MAPPING, fields_of
+
+_REPORTED_THEMSELVES = "anthropic_messages"
+"""LiteLLM's name of the calls that it reports with their own answers, whatever it does with these."""
+
+
+def is_of_earlier_call(attempt: OpenAttempt | None, kwargs: Mapping[str, Any]) -> bool:
+    """Return True if an event under the mark of an attempt is that of the call before it, with which it shares a log.
+
+    LiteLLM shows every whole answer before it reports it.
+    """
+    if attempt is None or attempt.started is None:
+        return False
+    return not attempt.answered and not kwargs.get("stream")
+
+
+def read_event(
+    attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, *, hard: bool
+) -> tuple[Bill | None, bool, bool]:
+    """Return the bill of a call, as `read_answer` does, and True if LiteLLM's event shows the answer of this very call.
+
+    Parameters
+    ----------
+    attempt : OpenAttempt or None
+        The attempt, if it is in flight.
+    kwargs, response, info, hard : mapping, object, DeploymentInfo, bool
+        As in `read_answer`.
+
+    Raises
+    ------
+    ValueError
+        If a cost or a number of tokens is negative, infinite or no number.
+    """
+    own = None if attempt is None else _own_bill(attempt, kwargs, info)
+    if own is not None:
+        return own, False, False
+    replayed = attempt is not None and attempt.replayed
+    return *read_answer(kwargs, response, info, hard=hard, replayed=replayed), True
+
+
+def _own_bill(attempt: OpenAttempt, kwargs: Mapping[str, Any], info: DeploymentInfo) -> Bill | None:
+    """Return the bill of an attempt whose event may show the answer of another call; None where there is no other."""
+    if kwargs.get("call_type") == _REPORTED_THEMSELVES:
+        return None
+    if not attempt.followed:
+        return None if attempt.started is None else attempt.bill
+    usage = _usage_of(kwargs.get("original_response"))
+    event = {**kwargs, "response_cost": None, "standard_logging_object": None}
+    return None if usage is None else bill_of(event, SimpleNamespace(usage=usage), info)
+
+
+def _usage_of(answered: object) -> dict[str, Any] | None:
+    """Return the usage in what a provider answered, under the names that LiteLLM gives its tokens; None without one.
+
+    Examples
+    --------
+    >>> _usage_of('{"usage": {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 7}}')["prompt_tokens"]
+    95
+    """
+    try:
+        usage = fields_of(json.loads(str(answered))).get("usage")
+    except ValueError:
+        return None
+    if not isinstance(usage, MAPPING):
+        return None
+    read, written = (usage.get(f"cache_{name}_input_tokens") or 0 for name in ("read", "creation"))
+    if "prompt_tokens" in usage or not (read or written):
+        return dict(usage)
+    details = {"cached_tokens": read, "cache_creation_tokens": written}  # Anthropic counts them apart
+    tokens = (usage.get("input_tokens") or 0) + read + written
+    return {**usage, "prompt_tokens": tokens, "prompt_tokens_details": details}
