@@ -188,7 +188,7 @@ class _Scope:
             return False
         model = call.decision.model
         self._failed.append(model)
-        if not refuses_request(call.error):
+        if not (refuses_request(call.error) or call.observer.runs[-1].unsent):
             self._environment.rests.begin(model)
         return len(self._failed) < self._llm.max_attempts and len(self._failed) < len(self._environment.members)
 

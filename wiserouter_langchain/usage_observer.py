@@ -25,6 +25,9 @@ _PART = "on_llm_new_token"
 _SENDING = frozenset({"_generate", "_agenerate", "_stream", "_astream"})
 """The methods in which a chat model sends its requests: what fails within them may follow one that was sent."""
 
+_WRITES_REQUEST = "_get_request_payload"
+"""The method in which the chat models of OpenAI and Anthropic write a request from messages and arguments."""
+
 _PARSED = {"parse_chat_completion": "chat_completion", "parse_response": "response"}
 """The functions in which OpenAI's client parses an answer, and their names of it."""
 
@@ -43,7 +46,7 @@ class ModelRun(NamedTuple):
     passes_on : bool
         Whether its answer is that of another run, which a chat model makes within its own: the other one is billed.
     unsent : bool
-        Whether it ended while it waited for its rate limiter, before its request was sent.
+        Whether it ended before its request was sent: while it waited for its rate limiter, or as that was written.
     """
 
     message: BaseMessage | None
@@ -199,12 +202,13 @@ def observe(callbacks: BaseCallbackManager, observer: UsageObserver) -> None:
 
 
 def _ends_unsent(error: BaseException) -> bool:
-    """Return True if an error comes from the start of a run, or from the wait for its rate limiter before it sends."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    """Return True if an error comes from the start of a run, its rate limiter, or the writing of its request."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     before = takewhile(lambda frame: frame.f_code.co_name not in _SENDING, frames)
-    return any(
+    waits = any(
         frame.f_code.co_name == _START or isinstance(frame.f_locals.get("self"), BaseRateLimiter) for frame in before
     )
+    return waits or any(frame.f_code.co_name == _WRITES_REQUEST for frame in frames)
 
 
 def _methods(error: BaseException) -> Iterator[str]:

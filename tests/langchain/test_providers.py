@@ -312,6 +312,24 @@ def test_a_failure_owes_nothing_where_the_request_was_refused(web, prefer, statu
     assert (found.spent_usd > 0) == bool(presumed)
 
 
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+async def test_a_message_that_the_client_cannot_write_owes_nothing_and_another_answers(web, way, limit):
+    both = {"small": small_model(web, max_tokens=500), "large": large_model(web, max_tokens=500)}
+    budget = Budget(1.0, 100, limit=limit)
+    llm = RunnableWiseRouter(models=both, prices=PRICES, budget=budget).preferring("small")
+    messages = [HumanMessage([{"type": "text-plain", "text": "hello", "mime_type": "text/plain"}])]
+    if way == "invoke":
+        llm.invoke(messages)
+    elif way == "ainvoke":
+        await llm.ainvoke(messages)
+    else:
+        list(llm.stream(messages))
+    status = llm.core.status()
+    assert (status.released, status.presumed, status.charged, len(web.openai.bodies)) == (1, 0, 1, 0)
+    assert not llm._environment.rests.any
+
+
 @pytest.mark.parametrize("prefer", ["small", "large"])
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_provider_that_cannot_be_reached_owes_nothing_and_another_answers(web, prefer, way):
