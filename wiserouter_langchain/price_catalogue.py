@@ -140,7 +140,7 @@ def model_name(model: BaseChatModel) -> str:
 
 
 def _found(model: BaseChatModel, now: datetime | None = None) -> Any:
-    """Return what the catalogue finds of a chat model; None if it has nothing or is not installed."""
+    """Return the catalogue's entry of a chat model at a moment; None if it has none or is not installed."""
     if find_spec("genai_prices") is None:
         return None
     from genai_prices import Usage as CataloguedUsage  # takes a second to import, and own prices need none of it

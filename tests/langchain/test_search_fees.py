@@ -6,6 +6,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
+from support.chat_stub import StubChat
 from wiserouter import Budget, Price
 from wiserouter.errors import UnknownPrice
 from wiserouter.integration import RateCard, rates_of
@@ -69,6 +70,33 @@ def test_searches_are_counted(message, n):
     card = RateCard(PRICE, tuple(rates_of(PRICE)), "user", search_usd=0.01)
     bill = bill_of_run(run, card, request_of([], {}), hard=False).bill
     assert bill.cost_usd == pytest.approx(100e-6 + 20e-6 + n * 0.01)
+
+
+class Named(StubChat):
+    """A model of a provider, which takes its tools as they are."""
+
+    provider: str
+
+    def _get_ls_params(self, stop=None, **kwargs):
+        return {"ls_provider": self.provider, "ls_model_name": self.model}
+
+    def _calls(self, messages, tools, choice):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "tool", "is_told"),
+    [
+        ("perplexity", "sonar", None, True),
+        ("anthropic", "claude-sonnet-4-5", None, False),
+        ("anthropic", "claude-sonnet-4-5", "web_search_20250305", False),
+        ("anthropic", "claude-sonnet-4-5", "code_execution_20250825", True),
+    ],
+)
+def test_under_an_expected_limit_the_log_says_which_fees_are_not_known(provider, model, tool, is_told, caplog):
+    llm = RunnableWiseRouter(models={"a": Named(provider=provider, model=model)}, budget=Budget(1.0, 100))
+    llm.invoke("hello", **({"tools": [{"type": tool, "name": tool}]} if tool else {}))
+    assert ("fee is beside the tokens" in caplog.text) == is_told
 
 
 def test_the_catalogue_has_the_fee_of_a_search():
