@@ -21,7 +21,7 @@ from wiserouter.fitting.encoder_selection import (
     sample_calls,
 )
 from wiserouter.fitting.evaluation_only import check_trainable
-from wiserouter.fitting.fit_residuals import ResidualSample, ResidualTerms, fit_residuals
+from wiserouter.fitting.fit_residuals import ResidualSample, fit_residuals
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.fitting.log.data_frames import DataFrame, opened_log
 from wiserouter.fitting.part_counts import CountTerms, MergeTree, PartCounts, count_part, sample_part
@@ -29,7 +29,7 @@ from wiserouter.fitting.query_counts import QueryCounts
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
-from wiserouter.learning.residuals.model_selection import Comparison
+from wiserouter.learning.residuals.model_selection import MEANS, Comparison, check_estimator
 from wiserouter.parallel import Shared, run_in_order
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model, checked_models
@@ -37,7 +37,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.prompts.encoders.base import EncodesItsSample
 from wiserouter.types import FloatArray
-from wiserouter.validation import check_count, seeded
+from wiserouter.validation import check_amount, check_count, seeded
 
 logger = logging.getLogger("wiserouter")
 
@@ -134,7 +134,8 @@ def fit_parts(
         n_contexts,
         seed=seed,
         progress=progress or _silent,
-        terms=ResidualTerms(estimator, rate_usd),
+        estimator=estimator,
+        rate_usd=rate_usd,
         contexts=contexts,
         n_jobs=n_jobs,
     )
@@ -168,7 +169,8 @@ def fit_log(
     *,
     seed: int,
     progress: Progress,
-    terms: ResidualTerms | None = None,
+    estimator: str = MEANS,
+    rate_usd: float | None = None,
     contexts: Contexts | None = None,
     n_jobs: int | None = None,
 ) -> Fitted:
@@ -186,8 +188,10 @@ def fit_log(
         Seeds sample and clusters.
     progress : callable
         Called with each step and its rows.
-    terms : ResidualTerms, optional
-        The estimators of single queries to fit.
+    estimator : {"means", "ridge", "auto"}, default "means"
+        The estimator of the rewards.
+    rate_usd : float, optional
+        The budget per query at which "auto" compares.
     contexts : Contexts, optional
         Found before, with this encoder: the log is only counted in them. It may lack costs or rewards of a model, which
         another log may have.
@@ -197,16 +201,17 @@ def fit_log(
     Raises
     ------
     InvalidInput
-        If a model has no cost, or estimators of single queries are asked for and a model has no reward.
+        If a model has no cost, an estimator of single queries is asked for and a model has no reward, or there is no
+        such estimator.
     LogError
         If a row cannot be read.
     """
-    if terms is not None:
-        terms.check()
-    residual_sample = None
-    if contexts is None or (terms is not None and terms.has_estimators):
+    refines, residual_sample = check_estimator(estimator) != MEANS, None
+    if rate_usd is not None:
+        check_amount("rate_usd", rate_usd)
+    if contexts is None or refines:
         sample = sample_queries(log, np.random.default_rng(seed), progress, n_jobs)
-        residual_sample = ResidualSample(sample) if terms is not None and terms.has_estimators else None
+        residual_sample = ResidualSample(sample) if refines else None
     if contexts is None:
         progress("clustering", 0)
         encoder, found = _discretized(sample, encoder, n_contexts, seed)
@@ -222,14 +227,15 @@ def fit_log(
         found = contexts
     counts, queries = _counted(log, CountTerms(encoder, found, residual_sample), progress, n_jobs)
     estimates = counts.estimates
-    _check_observed(log, estimates, scored=terms is not None and terms.has_estimators, part=contexts is not None)
+    _check_observed(log, estimates, scored=refines, part=contexts is not None)
     counted = found.counted(queries)
     if contexts is None:
         counted = counted.with_summaries(context_summaries(counted, encoder, counts.typical))
     residuals, comparison = None, None
-    if counts.residuals is not None and terms is not None:
+    if counts.residuals is not None:
         progress("comparing", 0)
-        residuals, comparison = fit_residuals(counts.residuals.in_contexts(counted), counted, estimates, terms, seed)
+        queries_of_sample = counts.residuals.in_contexts(counted)
+        residuals, comparison = fit_residuals(queries_of_sample, counted, estimates, estimator, rate_usd, seed)
     return Fitted(encoder, counted, estimates, counts.max_cost_usd, residuals, comparison)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from wiserouter.fitting.log import LogBatch
@@ -17,42 +15,14 @@ from wiserouter.learning.residuals.model_selection import (
     AUTO,
     MEANS,
     Comparison,
-    check_estimator,
     compare,
 )
 from wiserouter.planning.plan import Plan
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding
-from wiserouter.validation import check_amount
 
 RESIDUAL_QUERIES = 10_000
 """The estimators are fitted on at most this many queries, drawn evenly from the log."""
-
-
-class ResidualTerms(NamedTuple):
-    """The estimators of single queries that a fit is asked for.
-
-    Attributes
-    ----------
-    estimator : {"means", "ridge", "auto"}
-        Of the rewards.
-    rate_usd : float or None
-        The budget per query to compare at; None is midway between the cheapest and the most expensive useful one.
-    """
-
-    estimator: str
-    rate_usd: float | None
-
-    @property
-    def has_estimators(self) -> bool:
-        """True if there is an estimator to fit."""
-        return self.estimator != MEANS
-
-    def check(self) -> None:
-        """Raise `InvalidInput` if there is no such estimator or the rate is not an amount."""
-        check_estimator(self.estimator)
-        if self.rate_usd is not None:
-            check_amount("rate_usd", self.rate_usd)
 
 
 class ResidualSample:
@@ -95,14 +65,17 @@ class ResidualSample:
 
 
 def fit_residuals(
-    sample: Sample, contexts: Contexts, estimates: Estimates, terms: ResidualTerms, seed: int
+    sample: Sample, contexts: Contexts, estimates: Estimates, estimator: str, rate_usd: float | None, seed: int
 ) -> tuple[QueryResiduals | None, Comparison | None]:
-    """Return the estimators that the terms ask for; for "auto", those that do best on held-out queries."""
+    """Return the regression; for "auto", only if it does better than the means on held-out queries at the rate.
+
+    None is the rate midway between the cheapest and the most expensive useful one.
+    """
     held_out = hold_out(sample, contexts.n_contexts, seed)
-    if terms.estimator != AUTO:
+    if estimator != AUTO:
         return _fitted(sample, held_out, estimates), None
     plan = Plan(contexts.freq, *estimates.means())
-    rate = (plan.floor_usd + plan.ceiling_usd) / 2 if terms.rate_usd is None else terms.rate_usd
+    rate = (plan.floor_usd + plan.ceiling_usd) / 2 if rate_usd is None else rate_usd
     comparison = compare(sample, held_out, rate)
     return None if comparison.chosen.estimator == MEANS else _fitted(sample, held_out, estimates), comparison
 

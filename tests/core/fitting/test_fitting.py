@@ -10,7 +10,6 @@ from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
 from wiserouter.fitting import fit_residuals, query_counts
 from wiserouter.fitting.fit import fit_log, sample_queries
-from wiserouter.fitting.fit_residuals import ResidualTerms
 from wiserouter.fitting.log import log_files, reader
 from wiserouter.prompts.encoders import open_encoder
 
@@ -193,13 +192,12 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(log_files, "PART_ROWS", 2_000)
     batches = RoutingLog.batches
     monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=1_000))
-    terms = ResidualTerms("ridge", None)
 
     def fit(rows):
         write_long_log(tmp_path / "log.parquet", rows, words=8)
         log = RoutingLog.read(tmp_path / "log.parquet")
         tracemalloc.reset_peak()
-        fit_log(log, open_encoder(letters), 2, seed=0, progress=silent, terms=terms)
+        fit_log(log, open_encoder(letters), 2, seed=0, progress=silent, estimator="ridge")
         return tracemalloc.get_traced_memory()[1]
 
     fit(1_000)  # loads what is loaded late

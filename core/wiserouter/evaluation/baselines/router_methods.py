@@ -28,7 +28,7 @@ from wiserouter.evaluation.baselines.base import (
     Training,
 )
 from wiserouter.evaluation.baselines.histories import dense
-from wiserouter.fitting.fit_residuals import ResidualTerms, fit_residuals
+from wiserouter.fitting.fit_residuals import fit_residuals
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals, Sample
 from wiserouter.learning.residuals.model_selection import MEANS
@@ -120,7 +120,7 @@ class _FittedRouted(FittedMethod):
 
 def _residuals(training: Training, estimates: Estimates, estimator: str) -> QueryResiduals | None:
     sample = Sample(training.embeddings, training.context_ids, *training.table())
-    return fit_residuals(sample, training.contexts, estimates, ResidualTerms(estimator, None), seed=0)[0]
+    return fit_residuals(sample, training.contexts, estimates, estimator, None, seed=0)[0]
 
 
 class RouterServer(Server):
