@@ -20,26 +20,31 @@ _TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_to
 
 
 class JournalCall(NamedTuple):
-    """A call of a journal: what was decided, what was charged, and its scores by source."""
+    """A call of a journal: when, for whom and among which models it was decided, its charge, its scores by source."""
 
-    decision: Mapping[str, Any]
+    decided_at: float
+    scope: str
+    context: int
+    models: tuple[str, ...]
     charge: Mapping[str, Any] | None = None
     scores: Scores = MappingProxyType({})
 
     @property
     def day(self) -> int:
         """The day of the decision, since 1970."""
-        return int(self.decision["decided_at"] // DAY_S)
+        return int(self.decided_at // DAY_S)
 
 
 def calls_of(events: Iterable[Mapping[str, Any]]) -> list[JournalCall]:
     """Return the calls that a journal tells of; those that shadow mode observed are none of the router's."""
     found: dict[str, JournalCall] = {}
+    pools: dict[tuple[str, ...], tuple[str, ...]] = {}  # one object each for all calls
     for event in events:
         kind, call = event.get("event"), found.get(str(event.get("id")))
         if kind == "decision" and isinstance(event.get("decided_at"), int | float) and not is_observed(event["scope"]):
-            kept = ("decided_at", "scope", "context", "models")
-            found[event["id"]] = JournalCall({name: event[name] for name in kept})
+            names = tuple([model["name"] for model in event["models"]])
+            models = pools.setdefault(names, names)
+            found[event["id"]] = JournalCall(event["decided_at"], event["scope"], event["context"]["id"], models)
         elif call is not None and kind == "charge" and event["model"]:
             found[event["id"]] = call._replace(charge=event)
         elif call is not None and kind == "reward":
@@ -63,10 +68,10 @@ def sums_of_journal(
     prices : mapping of str to Price
         The prices of models; the others cost their mean per call.
     """
-    latest_s = max((call.decision["decided_at"] for call in calls), default=0.0)
+    latest_s = max((call.decided_at for call in calls), default=0.0)
     cells: dict[int, defaultdict[str, float]] = {day: defaultdict(float) for day in days(latest_s)}
     for call in calls:
-        if call.day in cells and scope in (None, call.decision["scope"]):
+        if call.day in cells and scope in (None, call.scope):
             for cell, value in _cells(call).items():
                 cells[call.day][cell] += value
     return {day: dict(sums) for day, sums in cells.items()}, _figures(calls, prices)
@@ -83,15 +88,15 @@ def _cells(call: JournalCall) -> Cells:
     elif isinstance(tokens, Mapping):
         figures |= {"compared": 1.0, "compared_usd": figures["cost_usd"]}
         figures |= {name: float(tokens.get(name, 0)) for name in _TOKENS}
-        place = {f"{_CONTEXTS}.{call.decision['context']['id']}|{charge['model']}": 1.0}
+        place = {f"{_CONTEXTS}.{call.context}|{charge['model']}": 1.0}
     figures |= dict(zip(("scores", "score", "score_sq"), _score_sums(call), strict=True))
     return place | {f"{field}|{charge['model']}": value for field, value in figures.items() if value}
 
 
 def _figures(calls: Sequence[JournalCall], prices: Mapping[str, Price]) -> PoolFigures:
     """Return the figures of the models that the calls of all scopes and days show."""
-    names = tuple(dict.fromkeys(model["name"] for call in calls for model in call.decision["models"]))
-    contexts = [max(call.decision["context"]["id"], 0) for call in calls]
+    names = tuple(dict.fromkeys(name for call in calls for name in call.models))
+    contexts = [max(call.context, 0) for call in calls]
     n_contexts = max(contexts, default=0) + 1
     column = {name: k for k, name in enumerate(names)}
     sums = {name: np.zeros((n_contexts, len(names))) for name in SUMS}

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import tracemalloc
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
@@ -14,6 +15,7 @@ from wiserouter import Budget, Model, Price, Shadow, Usage, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, StoreUnavailable
 from wiserouter.operating.savings import savings
+from wiserouter.operating.savings_journal import calls_of
 from wiserouter.operating.savings_text import html_of, lines_of
 
 HOSTILE = "<script>alert(1)</script>\n\"'&"
@@ -65,6 +67,25 @@ def test_the_figures_of_a_store_are_those_of_its_router(url, tmp_path):
     assert "20 calls" in text
     assert "embeddings and judges" in text
     router.close()
+
+
+def test_of_a_call_in_a_journal_the_report_keeps_no_figures_of_its_models(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    router = WiseRouter([Model(f"m{k}", Price(1e-6, 4e-6)) for k in range(40)], seed=0, growing=None)
+    router.journal_to(path)
+    router.start(Budget(30.0, horizon=1_000))
+    router.charge(router.decide(), usage=Usage(1_000, 100))
+    assert router.journal.flush()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    events = (json.loads(json.dumps({**line, "id": str(i)})) for i in range(500) for line in lines)
+    tracemalloc.start()
+    try:
+        calls = calls_of(events)
+        assert len(calls) == 500
+        assert tracemalloc.get_traced_memory()[0] <= 500 * 4_000
+    finally:
+        tracemalloc.stop()
+    assert calls[0].models == tuple(router.pool.names)
 
 
 def flat(value, path="") -> dict[str, float]:
