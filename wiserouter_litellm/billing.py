@@ -131,7 +131,8 @@ def _own_usd(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, 
     """Return the cost of a call at the prices of its deployment, with LiteLLM's discount and margin."""
     provider, model = str(kwargs.get("custom_llm_provider")), kwargs.get("model")
     discount = discount_of(provider, None if model is None else str(model))
-    plain_usd = info.rate_card.cost_usd(usage, billed_tier(kwargs, response))
+    tier = billed_tier(kwargs, response) if info.rate_card.tier_prices else ""
+    plain_usd = info.rate_card.cost_usd(usage, tier)
     return margin_of_provider(provider).added_to(plain_usd * (1.0 - discount))
 
 

@@ -1,5 +1,6 @@
 """What a call of a service tier is charged: its configured price, whatever calls LiteLLM has seen before it."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -128,6 +129,16 @@ def test_geminis_traffic_type_is_the_tier_that_served_a_call(info, asked, traffi
     response = answer()
     response._hidden_params["provider_specific_fields"] = {"traffic_type": traffic}
     assert bill_of(event(0.0, asked, "gemini"), response, info).cost_usd == pytest.approx(cost_usd)
+
+
+def test_the_tier_is_looked_up_only_where_prices_differ_by_it(info, monkeypatch):
+    looked_up = []
+    monkeypatch.setattr(billing, "billed_tier", lambda *event: looked_up.append(event) or "")
+    plain = info._replace(rate_card=replace(info.rate_card, tier_prices=()))
+    assert bill_of(event(0.0, "priority"), answer(), plain).cost_usd == pytest.approx(120e-6)
+    assert not looked_up
+    bill_of(event(0.0, "priority"), answer(), info)
+    assert len(looked_up) == 1
 
 
 def test_a_fee_that_no_token_price_holds_stays_in_the_bill(info):
