@@ -70,6 +70,17 @@ def test_the_command_imports_files_and_the_log_can_be_fitted(tmp_path):
     assert {model.name for model in WiseRouter.load(tmp_path / "a.wise").parts().models} == {"a", "b"}
 
 
+def test_a_call_in_two_exports_that_overlap_counts_once(tmp_path):
+    calls = [{**PAYLOAD, "id": f"i-{n}", "litellm_call_id": f"c-{n}", "startTime": BEGAN_S + n} for n in range(30)]
+    write_lines(tmp_path / "june.jsonl", calls[:20])
+    write_lines(tmp_path / "july.jsonl", [*calls[15:], {**calls[0], "startTime": BEGAN_S + 99}])
+    log = tmp_path / "log.parquet"
+    done = run("litellm-payloads", tmp_path / "june.jsonl", tmp_path / "july.jsonl", "-o", log)
+    assert "31 calls in" in done.stdout
+    assert "5 left out: found once more in the files" in done.stdout
+    assert pl.read_parquet(log).height == 31
+
+
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [

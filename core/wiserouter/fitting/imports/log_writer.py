@@ -40,9 +40,10 @@ class ImportCounts:
     cut_prompt, no_cost, priced, no_score : int
         Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
         without a score.
-    no_prompt, no_model, failed, older, no_time, other_group : int
+    no_prompt, no_model, failed, older, no_time, other_group, repeated : int
         Number of calls left out: without a stored prompt, without the name of a model, failed or answered from a cache
-        of answers, from before the start, without a time that could be compared to it, of other groups.
+        of answers, from before the start, without a time that could be compared to it, of other groups, found once more
+        in exported files.
     models : dict of str to int
         Number of calls by model.
     """
@@ -59,6 +60,7 @@ class ImportCounts:
     older: int = 0
     no_time: int = 0
     other_group: int = 0
+    repeated: int = 0
     models: dict[str, int] = field(default_factory=dict)
 
 

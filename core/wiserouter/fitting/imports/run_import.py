@@ -45,7 +45,7 @@ def import_files(
     log: LogWriter,
     report: Report,
 ) -> ImportCounts:
-    """Write the calls of exported files; an import that was stopped begins again, since the files may have changed.
+    """Write the calls of exported files, each once; a stopped import begins again, since the files may have changed.
 
     Parameters
     ----------
@@ -73,9 +73,10 @@ def import_files(
         for record in _counted(records_of(path), "scores", report):
             scores.add(_scores_of(source, record))
     _take_files(source, scored, scores, report)
+    met: set[int] = set()
     for path in paths:
         for record in _counted(records_of(path), "calls", report):
-            _add(source.calls(record), scores, wanted, log)
+            _add(_not_met(source.calls(record), met, log.counts), scores, wanted, log)
             log.save(cursor=None)
     log.finish()
     return log.counts
@@ -146,6 +147,17 @@ def _scores_of(source: Source, record: Recorded) -> list[ImportedScore]:
     """Return the scores of a record; of one that is neither a score nor a call, those of a row of a plain table."""
     found = list(source.scores(record))
     return found or ([] if any(call.model for call in source.calls(record)) else plain_scores(record))
+
+
+def _not_met(calls: Iterable[ImportedCall], met: set[int], counts: ImportCounts) -> Iterator[ImportedCall]:
+    """Yield the calls that are not in an earlier record, as where the exports of two months overlap by a day."""
+    for call in calls:
+        key = hash(repr(call))
+        if call.ids and call.started_s is not None and key in met:
+            counts.repeated += 1
+        else:
+            met.add(key)
+            yield call
 
 
 def _add(calls: Iterable[ImportedCall], scores: Scores, wanted: Wanted, log: LogWriter) -> None:
