@@ -18,7 +18,7 @@ _CONVERSIONS = {
 
 
 def conversion_of(name: str) -> str:
-    """Return how a file of this name becomes a log.
+    """Return the way to make a log of a file with this name.
 
     Examples
     --------
