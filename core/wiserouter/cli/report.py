@@ -83,9 +83,10 @@ def _of_journal(path: Path, since: str, scope: str | None, before: str | None, a
     reader = JournalReader(path)
     calls = calls_of(reader)
     if not calls:
+        damaged = f"; {reader.skipped:,} lines are damaged, or the file is compressed" if reader.skipped else ""
         raise InvalidInput(
-            f"{path} must be a store or a journal with charged calls, got none; calls of shadow mode are shown by "
-            "`wiserouter shadow report`",
+            f"{path} must be a store or a journal with charged calls, got none{damaged}; calls of shadow mode are "
+            "shown by `wiserouter shadow report`",
             value=path,
         )
     if reader.skipped:

@@ -76,6 +76,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= MAX_NUMBER
 
 
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and not isinstance(value, bool) and value >= 0
+
+
 def _is_time(value: Any) -> bool:
     return _is_number(value) and 0 <= value <= _LAST_S
 
@@ -174,12 +178,12 @@ _FIELDS: dict[Any, dict[str, _Check]] = {
         "decided_at": _or_none(_is_time),
         "value": _NUMBER_OR_NONE,
     },
-    "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _or_none(_are_counts)},
+    "charge": {"id": _is_text, "cost_usd": _is_amount, "model": _is_text, "tokens": _or_none(_are_counts)},
     "release": {"id": _is_text},
-    "presume": {"id": _is_text, "cost_usd": _is_number},
+    "presume": {"id": _is_text, "cost_usd": _is_amount},
     "reward": {
         "id": _is_text,
-        "reward": _is_number,
+        "reward": _is_share,
         "source": _or_none(_is_source),
         "weight": _NUMBER_OR_NONE,
         "counted": _NUMBER_OR_NONE,

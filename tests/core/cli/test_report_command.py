@@ -1,5 +1,6 @@
 """`wiserouter report`: the figures of the router itself, from a store and a proxy, as text, JSON and a page."""
 
+import gzip
 import json
 import threading
 import tracemalloc
@@ -222,4 +223,11 @@ def test_a_journal_of_shadow_mode_is_for_its_own_report(tmp_path):
     router.charge(router.observe(incumbent="small"), 1e-3, model="small")
     journal.close()
     with pytest.raises(InvalidInput, match="calls of shadow mode are shown by `wiserouter shadow report`"):
+        printed(str(path))
+
+
+def test_a_journal_that_cannot_be_read_says_so(tmp_path):
+    path = tmp_path / "decisions.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"event": "charge"}\n' * 100))
+    with pytest.raises(InvalidInput, match="lines are damaged, or the file is compressed"):
         printed(str(path))

@@ -71,6 +71,15 @@ def test_a_decision_of_a_time_that_no_calendar_has_is_skipped(journal, time):
     assert reader.skipped == 1
 
 
+@pytest.mark.parametrize(("row", "name", "value"), [(1, "cost_usd", -1.0), (1, "cost_usd", True), (2, "reward", 55)])
+def test_a_cost_below_0_and_a_reward_above_1_are_skipped(journal, row, name, value):
+    events = events_of(journal)
+    rewrite(journal, [*events[:row], {**events[row], name: value}, *events[row + 1 :]])
+    reader = JournalReader(journal)
+    assert len(list(reader)) == 2
+    assert reader.skipped == 1
+
+
 def test_the_decision_asked_for_may_be_damaged(journal):
     events = events_of(journal)
     del events[0]["models"][0]["name"]
