@@ -10,7 +10,7 @@ from support.recorded_platform import KEYS, serving
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.platforms.call_pages import call_pages
-from wiserouter.fitting.platforms.score_pages import platform_of
+from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
 
 AT, END = "2026-11-01T12:00:00.000Z", "2026-11-01T12:00:02.000Z"
 
@@ -118,3 +118,12 @@ def test_what_has_no_pages_is_named():
         next(call_pages(platform_of("mlflow", KEYS, "http://a", "7"), 0.0, 1.0))
     with pytest.raises(InvalidInput, match="project"):
         next(call_pages(platform_of("langsmith", KEYS, "http://a"), 0.0, 1.0))
+
+
+def test_a_server_that_gives_the_same_place_again_is_not_asked_without_end():
+    fetch = lambda *_, **__: {"data": [], "meta": {"cursor": "same"}}  # noqa: E731
+    platform = platform_of("langfuse", KEYS, "http://a")
+    with pytest.raises(InvalidInput, match="must go on after each page"):
+        list(score_pages(platform, 0.0, fetch=fetch))
+    with pytest.raises(InvalidInput, match="must go on after each page"):
+        list(call_pages(platform, 0.0, 1.0, fetch=fetch))

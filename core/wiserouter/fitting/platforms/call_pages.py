@@ -12,7 +12,7 @@ from typing import NamedTuple
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedScore, Recorded, mapping_of
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
-from wiserouter.fitting.platforms.score_pages import PAGE, Fetch, Platform, iso_time, score_pages
+from wiserouter.fitting.platforms.score_pages import PAGE, Fetch, Platform, check_goes_on, iso_time, score_pages
 
 _FIELDS = "core,basic,time,io,metadata,model,usage"
 
@@ -53,6 +53,7 @@ def call_pages(
         yield page
         if page.cursor is None:
             return
+        check_goes_on(platform, cursor, page.cursor)
         cursor = page.cursor
 
 

@@ -132,7 +132,14 @@ def score_pages(
         yield page._replace(scores=[one for one in page.scores if one.at_s is None or one.at_s >= since_s])
         if page.next_place is None:
             return
+        check_goes_on(platform, place, page.next_place)
         place = page.next_place
+
+
+def check_goes_on(platform: Platform, place: object, following: object) -> None:
+    """Raise `InvalidInput` where a page is followed by itself, so that a reading would never end."""
+    if following == place:
+        raise InvalidInput(f"{platform.name} must go on after each page, got its place {place!r:.100} again: try later")
 
 
 def _langfuse(platform: Platform, since_s: float, place: str | None, fetch: Fetch) -> ScorePage:
