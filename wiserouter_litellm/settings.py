@@ -87,7 +87,7 @@ class PullSettings(Strict):
     every_s : float, seconds
         The time from one pull to the next.
     score : str, optional
-        The metric to take; all by default.
+        The metric to take; by default those of all judges and rules, and the only one of people.
     scale : str
         The worst and the best score, such as 1..5.
     since_s : float, seconds

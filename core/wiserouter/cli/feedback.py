@@ -48,7 +48,7 @@ def pull(
     since: Annotated[
         str | None, typer.Option(help="The earliest score of the first pull: a date, or an age; by default 1d.")
     ] = None,
-    score: Annotated[str | None, typer.Option("--score", help="The metric to take; all by default.")] = None,
+    score: Annotated[str | None, typer.Option("--score", help="The metric, where people gave several.")] = None,
     scale: ScaleOption = None,
     state: Annotated[
         Path | None, typer.Option(help="A file that keeps the place, so that the next pull goes on.")

@@ -22,6 +22,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log.scores import UNIT, Scale, reward_of
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
 from wiserouter.fitting.platforms.score_pages import Fetch, Platform, PulledScore, platform_of, score_pages
+from wiserouter.learning.source_scores import HUMAN
 
 __all__ = ["FeedbackPull", "PullCounts", "PullState", "Scale", "feedback_puller", "platform_of", "rate_at_proxy"]
 
@@ -70,6 +71,8 @@ class PullState:
         The times of the latest scores that were handed over, by their source and what they are about.
     platform : str
         The platform and its project; empty before the first pull.
+    metric : str
+        The metric of the scores of people; empty before the first one.
     """
 
     since_s: float
@@ -78,6 +81,7 @@ class PullState:
     handed: dict[str, Any] = field(default_factory=dict)
     latest_s: dict[str, float] = field(default_factory=dict)
     platform: str = ""
+    metric: str = ""
 
     @classmethod
     def read(cls, path: Path | None, since_s: float) -> PullState:
@@ -87,8 +91,9 @@ class PullState:
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
             since_s, newest_s = float(kept["since_s"]), float(kept["newest_s"])
-            handed, latest_s, platform = dict(kept["handed"]), dict(kept.get("latest_s", {})), kept.get("platform", "")
-            return cls(since_s, kept["page"], newest_s, handed, latest_s, platform)
+            handed, latest_s = dict(kept["handed"]), dict(kept.get("latest_s", {}))
+            names = kept.get("platform", ""), kept.get("metric", "")
+            return cls(since_s, kept["page"], newest_s, handed, latest_s, *names)
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{path} must hold the state of a pull, got something else: delete it") from error
 
@@ -96,7 +101,7 @@ class PullState:
         """Replace the file as a whole."""
         if path is None:
             return
-        names = ("since_s", "page", "newest_s", "handed", "latest_s", "platform")
+        names = ("since_s", "page", "newest_s", "handed", "latest_s", "platform", "metric")
         fields = {name: getattr(self, name) for name in names}
         beside = path.with_name(f"{path.name}.{os.getpid()}.new")
         beside.write_text(json.dumps(fields), encoding="utf-8")
@@ -114,7 +119,7 @@ class FeedbackPull:
     rate : callable
         Hands a score over.
     score : str or None
-        The metric to take; all by default.
+        The metric to take; by default those of all judges and rules, and the only one of people.
     scale : Scale
         The worst and the best score.
     path : Path or None
@@ -136,8 +141,8 @@ class FeedbackPull:
         Raises
         ------
         HttpRefused, OSError, InvalidInput
-            If the platform, or the receiver of scores, cannot be reached or refuses, or the state is that of another
-            platform or project.
+            If the platform, or the receiver of scores, cannot be reached or refuses, the state is that of another
+            platform or project, or people gave scores of several metrics and none is named.
         """
         platform = f"{self.platform.name} {self.platform.project}".rstrip()
         if state.platform not in {"", platform}:
@@ -163,6 +168,8 @@ class FeedbackPull:
         if reward is None:
             counts.refused += 1
             return
+        if self.score is None and one.source == HUMAN:
+            _check_metric(one, state)
         if one.id and state.handed.get(one.id) == reward:
             return
         about = " ".join((one.source, *one.targets[:1]))
@@ -176,6 +183,14 @@ class FeedbackPull:
             _remember(state.handed, one.id, reward)
         if known and one.at_s is not None:
             _remember(state.latest_s, about, one.at_s)
+
+
+def _check_metric(one: PulledScore, state: PullState) -> None:
+    """Note the metric of a person's score; raise `InvalidInput` where it is another one than before."""
+    if state.metric not in {"", one.name}:
+        rule = f"scores of people must be of one metric, got {state.metric!r} and {one.name!r}"
+        raise InvalidInput(f"{rule}: say which, with --score NAME (score: in the settings)", value=one.name)
+    state.metric = one.name
 
 
 def _remember(kept: dict[str, Any], key: str, value: object) -> None:

@@ -142,6 +142,27 @@ def test_mlflow_is_read_by_token():
     assert asked[0][3]["Authorization"] == "Bearer ml"
 
 
+@pytest.mark.parametrize("score", [None, "helpful"])
+def test_scores_of_people_of_a_second_metric_are_refused_unless_one_is_named(score, tmp_path):
+    handed, path = [], tmp_path / "state.json"
+    pages = [[langfuse_score(0), langfuse_score(1, 0, name="toxicity", source="EVAL")]]
+    platform = platform_of("langfuse", KEYS, "http://a")
+
+    def pull():
+        state = PullState.read(path, AT_S - 60.0)
+        fetch = lambda *_, **__: {"data": pages.pop(), "meta": {}}  # noqa: E731
+        return FeedbackPull(platform, lambda *one: handed.append(one) or True, score, path=path, fetch=fetch).run(state)
+
+    pull()
+    pages.append([langfuse_score(2, 0, name="toxicity")])
+    if score is None:
+        with pytest.raises(InvalidInput, match="'helpful' and 'toxicity': say which, with --score"):
+            pull()
+    else:
+        assert pull().other == 1
+    assert [one for one in handed if one[2] == "human"] == [(handed[0][0], 1.0, "human")]
+
+
 def test_what_is_older_is_left_out():
     with serving(langfuse_v3) as server:
         pages = list(score_pages(platform_of("langfuse", KEYS, server.url), AT_S + 1.0))
