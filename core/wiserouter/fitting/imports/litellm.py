@@ -80,7 +80,7 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
 
 
 def _status(record: Recorded) -> object:
-    """Return how a call has ended; rows of earlier versions of LiteLLM have it in their metadata alone."""
+    """Return the outcome of a call; rows of earlier versions of LiteLLM have it in their metadata alone."""
     return record.get("status") or mapping_of(record.get("metadata")).get("status")
 
 
