@@ -11,12 +11,13 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.plan import Plan
 from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.judge_figures import JudgeFigures, figures_of
+from wiserouter.routing.score_warnings import score_warnings
 from wiserouter.routing.status_text import html_of, text_of
 from wiserouter.routing.unspent import why_unspent
 
 if TYPE_CHECKING:
-    from wiserouter.judging.agreements import Agreements
     from wiserouter.judging.judge import Judge
+    from wiserouter.routing.learner import Learner
     from wiserouter.routing.limit_figures import LimitFigures
 
 
@@ -101,8 +102,8 @@ class Status(AccountFigures):
     judge : JudgeFigures or None
         What the judge has done in this process, of all scopes; None without one.
     warnings : tuple of str
-        What speaks against the scores that the router has learned from: a judge that prefers cheap models; and the
-        limits that no mix of models keeps.
+        What speaks against the scores that the router has learned from: a judge that prefers cheap models, failures
+        alone; and the limits that no mix of models keeps.
     limits : tuple of LimitFigures
         The limits beside the budget; with them, price, reward and mix are those of the plan under all of them.
     """
@@ -184,10 +185,10 @@ def status_of(
     )
 
 
-def status_with_judge(status: Status, judge: Judge | None, agreements: Agreements) -> Status:
-    """Return a status with the figures of the judge, and with the warnings on judges."""
-    figures = None if judge is None else figures_of(judge, agreements)
-    return replace(status, judge=figures, warnings=tuple(agreements.warnings.values()))
+def status_with_judge(status: Status, judge: Judge | None, learner: Learner) -> Status:
+    """Return a status with the figures of the judge, and with what speaks against the scores."""
+    figures = None if judge is None else figures_of(judge, learner.agreements)
+    return replace(status, judge=figures, warnings=score_warnings(learner))
 
 
 def _figures(ledger: Ledger) -> dict[str, Any]:

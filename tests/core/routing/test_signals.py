@@ -129,3 +129,16 @@ def test_what_is_remembered_is_bounded():
 def test_any_object_is_a_valid_call_and_nothing_else(value):
     rules = Answer("x", tool_arguments=[json.dumps(value)]).failures()
     assert (rules == ()) is isinstance(value, dict)
+
+
+def test_failures_alone_are_warned_of():
+    router = make(["truncated"])
+    for _ in range(20):
+        assert router.status().warnings == ()
+        decision = charged(router)
+        router.check_answer(decision, CASES["truncated"])
+    (line,) = router.status().warnings
+    assert line.startswith("all 20 scores are 0")
+    assert router.explain(decision).warnings == (line,)
+    router.reward(charged(router), 1.0)
+    assert router.status().warnings == ()
