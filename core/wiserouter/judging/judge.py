@@ -263,6 +263,8 @@ class Judge:
             await self._hand_on(call.decision_id, score)
         except BudgetError:
             self.counts.unpaid += 1
+            if self.counts.unpaid == 1:
+                logger.warning("%s", self._unpaid_line())
         except Exception as error:  # whatever a judge raises, requests go on
             self.counts.failed += 1
             level = logging.WARNING if self.counts.failed == 1 else logging.DEBUG
@@ -271,6 +273,13 @@ class Judge:
             self.counts.judged += 1
         finally:
             self.counts.spent_usd = self._questions.spent_usd
+
+    def _unpaid_line(self) -> str:
+        line = f"{self.settings.source} has used up its budget: further calls are not judged"
+        if not (kept := len(self._kept_back)):
+            return line
+        rule = f"{line}, and its {kept:,} scores are not learned, fewer than first_scores={self.settings.first_scores:,}"
+        return f"{rule}: give it a larger budget, or smaller first_scores"
 
     async def _hand_on(self, decision_id: str, score: float) -> None:
         """Hand a score on; the first ones together, once there are enough to show a preference for cheap models."""

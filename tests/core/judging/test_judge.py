@@ -213,6 +213,20 @@ def test_its_budget_is_its_own_and_never_exceeded():
     assert router.status().spent_usd - before == pytest.approx(40e-6)
 
 
+def test_a_budget_that_is_used_up_before_the_first_scores_are_learned_is_warned_of(caplog):
+    def ask(prompt, answer):
+        return {"score": 1.0, "cost_usd": 0.01}
+
+    terms = {"budget_usd": 0.05, "cost_usd": 0.01, "concurrency": 1}
+    judged(ask, 10, **terms, first_scores=6)
+    judged(ask, 10, **terms, first_scores=5)
+    told = [line for line in caplog.messages if "used up its budget" in line]
+    assert [line.partition(": further calls are not judged")[2] for line in told] == [
+        ", and its 5 scores are not learned, fewer than first_scores=6: give it a larger budget, or smaller first_scores",
+        "",
+    ]
+
+
 def test_what_a_judgement_costs_beyond_its_bound_is_in_the_account_even_beyond_its_budget(caplog):
     router = started()
     _, figures = judged(lambda prompt, answer: {"score": 1.0, "cost_usd": 0.05}, 5, router=router,
