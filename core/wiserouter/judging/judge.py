@@ -275,10 +275,12 @@ class Judge:
             self.counts.spent_usd = self._questions.spent_usd
 
     def _unpaid_line(self) -> str:
-        line = f"{self.settings.source} has used up its budget: further calls are not judged"
-        if not (kept := len(self._kept_back)):
+        """Return a line on a budget that is used up, and on the scores that are then not learned."""
+        settings, kept = self.settings, len(self._kept_back)
+        line = f"{settings.source} has used up its budget: further calls are not judged"
+        if not kept:
             return line
-        rule = f"{line}, and its {kept:,} scores are not learned, fewer than first_scores={self.settings.first_scores:,}"
+        rule = f"{line}, and {kept:,} scores are not learned, fewer than first_scores={settings.first_scores:,}"
         return f"{rule}: give it a larger budget, or smaller first_scores"
 
     async def _hand_on(self, decision_id: str, score: float) -> None:

@@ -222,7 +222,7 @@ def test_a_budget_that_is_used_up_before_the_first_scores_are_learned_is_warned_
     judged(ask, 10, **terms, first_scores=5)
     told = [line for line in caplog.messages if "used up its budget" in line]
     assert [line.partition(": further calls are not judged")[2] for line in told] == [
-        ", and its 5 scores are not learned, fewer than first_scores=6: give it a larger budget, or smaller first_scores",
+        ", and 5 scores are not learned, fewer than first_scores=6: give it a larger budget, or smaller first_scores",
         "",
     ]
 
