@@ -298,6 +298,13 @@ class ConversationCalls:
         return after if is_kept else after._replace(contexts_version=fitted, contexts=name)
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
+        """Return the expected cost of the calls that follow a decision, at most what the budget of the run leaves."""
+        budget_usd, rest_usd = self.settings.run_budget_usd, self._wanted_usd(state, record)
+        if budget_usd is None:
+            return rest_usd
+        return max(min(rest_usd, budget_usd - state.spent_usd - record.decision.expected_cost_usd), 0.0)
+
+    def _wanted_usd(self, state: Conversation, record: Record) -> float:
         """Return the expected cost of the calls that follow a decision; `state` is that before it.
 
         Until this worker has seen runs end, the mean cost of a run is all that is known.

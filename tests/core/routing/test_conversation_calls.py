@@ -458,6 +458,16 @@ def test_the_rest_of_a_run_is_committed_at_what_runs_are_known_to_cost():
     assert min(1.0, known / estimate) <= ratio <= max(1.0, known / estimate)
 
 
+def test_no_more_is_committed_for_a_run_than_its_budget_leaves():
+    router = fitted(run_budget_usd=0.06)
+    serve(router, "long", calls=5)
+    router.end("long")
+    for run in range(20):
+        serve(router, f"open-{run}", calls=1)
+    spent_usd = sum(router.conversation(f"open-{run}").spent_usd for run in range(20))
+    assert router.snapshot().committed_usd == pytest.approx(20 * 0.06 - spent_usd)
+
+
 @pytest.mark.parametrize("factor", [0.01, 7.0])
 def test_a_new_price_restates_what_open_runs_are_expected_to_spend(factor):
     clock = Clock()
