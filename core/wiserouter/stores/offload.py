@@ -7,10 +7,15 @@ step: otherwise a bill could be lost, or money stay reserved for no call.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from threading import Lock
 from typing import Generic, TypeVar
+
+from wiserouter.errors import StoreError, WiseRouterError
+
+logger = logging.getLogger("wiserouter")
 
 T = TypeVar("T")
 
@@ -31,9 +36,20 @@ async def offload(step: Callable[[], T], undo: Callable[[T], object] | None = No
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
+        done.add_done_callback(_report)
         if handed.leave():
             loop.run_in_executor(None, context.copy().run, handed.undo)  # the thread may be about to leave it
         raise
+
+
+def _report(done: asyncio.Future[T]) -> None:
+    """Log the error of a step whose caller has left, which asyncio would report as one that no one retrieved.
+
+    A refusal is no error there: nothing was done, and no one asks any more.
+    """
+    error = None if done.cancelled() else done.exception()
+    if error is not None and (isinstance(error, StoreError) or not isinstance(error, WiseRouterError)):
+        logger.error("a step failed after its caller had left: %s", error, exc_info=error)
 
 
 class _Handover(Generic[T]):

@@ -1,6 +1,7 @@
 """Steps off the event loop finish even if the caller is cancelled."""
 
 import asyncio
+import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from wiserouter.errors import NotStarted, StoreUnavailable
 from wiserouter.stores.offload import offload
 
 
@@ -46,6 +48,35 @@ async def test_a_cancelled_caller_does_not_stop_it_and_its_result_is_undone(fail
         while not undone and not fails:
             await asyncio.sleep(0)
     assert undone == ([] if fails else ["done"])
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NotStarted("default"), []),
+        (StoreUnavailable("away", store="it"), ["wiserouter: a step failed after its caller had left: away"]),
+        (LookupError("no"), ["wiserouter: a step failed after its caller had left: no"]),
+    ],
+)
+async def test_a_refusal_of_a_call_whose_caller_has_left_is_no_error_in_the_log(error, said, caplog):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def step():
+        begun.set()
+        go_on.wait(5)
+        raise error
+
+    waiting = asyncio.create_task(offload(step))
+    await asyncio.to_thread(begun.wait, 5)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go_on.set()
+    del waiting
+    await asyncio.get_running_loop().shutdown_default_executor()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert [f"{one.name}: {one.message}" for one in caplog.records] == said
 
 
 @pytest.mark.parametrize("n_threads", [1, 4])
