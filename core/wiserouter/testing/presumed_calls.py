@@ -101,3 +101,18 @@ def keeps_the_scores_of_each_source(shelf: Shelf) -> None:
     for seen in (store, other_store(shelf, store)):
         assert seen.find(name).scores == {"judge:mini/2": SourceScore(0.2, 1.0, 0.2), "human": rated}
         assert seen.find(name).reward == 1.0
+
+
+def takes_a_score_of_a_call_that_was_billed_after_its_release(shelf: Shelf) -> None:
+    """Refuse the score of a released call, until another worker charges it."""
+    store, scope = opened(shelf)
+    record = new_record(store, scope)
+    name = record.decision.id
+    store.reserve(record)
+    store.release(name)
+    with raises(AlreadySettled):
+        store.reward(name, 1.0)
+    other = other_store(shelf, store)
+    other.settle(name, 0.25)
+    refresh(other)
+    assert store.reward(name, 1.0)[1] == {}

@@ -30,6 +30,7 @@ from wiserouter.testing.presumed_calls import (
     presumes_a_call_of_unknown_outcome,
     presumes_a_call_that_is_not_settled_in_time,
     presumes_only_what_is_in_flight,
+    takes_a_score_of_a_call_that_was_billed_after_its_release,
 )
 from wiserouter.testing.run_contract import RUN_CHECKS
 from wiserouter.testing.shelf import Shelf, figures, new_name, new_record, opened, other_store, raises, refresh
@@ -426,6 +427,7 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     keeps_scopes_apart_within_a_parent,
     refuses_a_scope_within_itself,
     keeps_the_scores_of_each_source,
+    takes_a_score_of_a_call_that_was_billed_after_its_release,
     takes_part_or_restarts,
     changes_a_running_budget,
     renews_by_the_clock,

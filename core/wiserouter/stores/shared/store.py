@@ -250,8 +250,6 @@ class SharedStore:
     def reward(self, decision_id: str, score: SourceScore | float, source: str = HUMAN) -> tuple[Record, Scores]:
         """Keep the score of a source for a decision; return its record, and the scores of all sources before."""
         record = self.find(decision_id)
-        if record.state == "released":
-            raise AlreadySettled(decision_id, record.state)
         given = full_score(score)
         event = Score(record.decision.id, source, text_of_score(given), fresh_id())
         result = steps.score(self._worker, record, event)
