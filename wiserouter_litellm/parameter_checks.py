@@ -143,6 +143,14 @@ def _headers(value: object) -> BrokenRule | None:
     return BrokenRule(f".{priced[0]:.40}", "may choose another price") if priced else None
 
 
+def _provider_headers(value: object) -> BrokenRule | None:
+    """Return the rule that headers for some providers break, which the proxy makes of Anthropic's that a client sent."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    headers = [one.get("extra_headers") if isinstance(one, Mapping) else one for one in entries]
+    names = {str(name).lower(): None for each in headers if isinstance(each, Mapping) for name in each}
+    return _first_other(names, EXTRA_HEADERS | {"authorization"}, "may choose another price")
+
+
 def _dropped(value: object) -> BrokenRule | None:
     names: Iterable[object] = value if isinstance(value, list | tuple) else [value]
     for name in names:
@@ -198,6 +206,7 @@ CHECKS: Mapping[str, Check] = {
     "modalities": _modalities,
     "output_config": _keys_of("effort", "format", "task_budget"),
     "priority": _priority,
+    "provider_specific_header": _provider_headers,
     "reasoning": _reasoning,
     "service_tier": _service_tier,
     "speed": _only("standard"),
