@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -21,6 +21,7 @@ from wiserouter_litellm.billing import bill_of, reported_usd
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.origin import metadata_of
+from wiserouter_litellm.parameters import is_kept
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 UNROUTED_KEY = "wiserouter_unrouted"
@@ -34,6 +35,9 @@ _ONLY_READS = re.compile(r"(^|_)(retrieve|list|get|cancel|delete|status)(_|$)|^(
 _MADE = frozenset({"response_id", "batch_id", "file_id", "video_id"})
 _CONTENT = frozenset({"metadata", "input", "prompt", "query", "contents", "document", "image"})
 """Arguments of calls that make something; LiteLLM gives `metadata` to those of which it does not show the content."""
+
+_READING = _MADE | {"model", "after", "before", "include", "limit", "order", "stream", "starting_after", "timeout"}
+"""Arguments of calls that read, cancel or delete; under a hard limit they have no others but LiteLLM's own."""
 
 
 def asked_groups(groups: Mapping[str, Group], data: Mapping[str, Any], call_type: str) -> list[Group]:
@@ -155,6 +159,27 @@ def check_left(group: Group, kwargs: Mapping[str, Any]) -> None:
 def _names_what_was_made(kwargs: Mapping[str, Any]) -> bool:
     """Return True if a call reads, cancels or deletes what was paid for before; LiteLLM does not say so itself."""
     return not _MADE.isdisjoint(kwargs) and _CONTENT.isdisjoint(kwargs)
+
+
+def makes_nothing(messages: object, kwargs: Mapping[str, Any], given: Collection[str] | None = None) -> bool:
+    """Return True if a call costs nothing: LiteLLM counts tokens, or what was made is read, cancelled or deleted.
+
+    Parameters
+    ----------
+    messages, kwargs : object, mapping
+        As LiteLLM passes them.
+    given : collection of str, optional
+        The arguments that are the request's own, where others are those of its deployment; all by default.
+    """
+    if not kwargs:  # no call follows
+        return messages is None
+    names = kwargs if given is None else kwargs.keys() & given
+    return _names_what_was_made(kwargs) and all(name in _READING or is_kept(name) for name in names)
+
+
+def reads_response(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if a call reads, cancels or deletes a response: LiteLLM reports the cost of that one again."""
+    return "response_id" in kwargs and _names_what_was_made(kwargs)
 
 
 async def acheck_left(group: Group, kwargs: Mapping[str, Any]) -> None:

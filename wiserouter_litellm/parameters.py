@@ -169,6 +169,17 @@ def broken_default(params: Mapping[str, Any]) -> str | None:
     return None
 
 
+def is_kept(name: str) -> bool:
+    """Return True if LiteLLM keeps a parameter to itself.
+
+    Examples
+    --------
+    >>> [is_kept(name) for name in ("litellm_metadata", "documents")]
+    [True, False]
+    """
+    return name in _names_of_litellm() or name.startswith("_litellm_")
+
+
 def is_passed_on(name: str) -> bool:
     """Return True if LiteLLM knows nothing of a parameter of a deployment, and so sends it to the provider as it is.
 
@@ -183,7 +194,7 @@ def is_passed_on(name: str) -> bool:
 def _rule_of_name(surface: str, name: str) -> str | None:
     """Return the rule that a parameter breaks by being there at all."""
     refused = SENT_REFUSED.get(name) or OWN_REFUSED.get(name)
-    if refused or name in _allowed_names()[surface] or name in _names_of_litellm() or name.startswith("_litellm_"):
+    if refused or name in _allowed_names()[surface] or is_kept(name):
         return refused
     return f"is not among the parameters of {surface} calls that are known not to change their cost: leave it out"
 

@@ -21,7 +21,7 @@ from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.header_text import in_header
 from wiserouter_litellm.last_look import keep_last, sparing
 from wiserouter_litellm.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
-from wiserouter_litellm.other_surfaces import acheck_left, marked_deployments
+from wiserouter_litellm.other_surfaces import acheck_left, makes_nothing, marked_deployments, reads_response
 from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import admitted_request
@@ -303,8 +303,7 @@ class WiseCallback(Recorder):
             group.name, messages, kwargs, surface, given, hard=group.hard, reads_question=group.reads_question
         )
         if request is None:
-            is_count = messages is None and not kwargs  # LiteLLM counts tokens, and no call follows
-            if group.hard and not is_count:
+            if group.hard and not makes_nothing(messages, kwargs, given):
                 raise uncountable(group.name)
             return None
         origin = origin_of(kwargs)
@@ -348,7 +347,7 @@ class WiseCallback(Recorder):
         ScopeRefused
             If no budget pays for this caller.
         """
-        if not kwargs:  # no call follows: LiteLLM counts tokens
+        if not kwargs or reads_response(kwargs):  # without arguments, LiteLLM counts tokens, and no call follows
             return deployments
         scope = group.scope_resolver.scope_of(metadata_of(kwargs))
         return marked_deployments(deployments, self.owner, group.name, scope)

@@ -1,5 +1,6 @@
 """Calls that are not routed by text: charged after the answer under an expected limit, refused under a hard one."""
 
+import asyncio
 import json
 
 import httpx
@@ -116,14 +117,43 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("call", MADE)
-async def test_what_was_paid_for_is_read_and_cancelled_where_the_budget_is_paused(provider, call):
+def answer_made(provider):
+    """Answer calls that make a response, and calls for what was made."""
     answer = httpx.Response(200, json=responses_body("small"))
     provider.route(url__startswith=f"{URL}/responses").mock(return_value=answer)
     batch = {"id": "batch_1", "object": "batch", "status": "cancelling", "endpoint": "/v1/chat/completions"}
     batch |= {"completion_window": "24h", "created_at": 1, "input_file_id": "file-1"}
     provider.post(f"{URL}/batches/batch_1/cancel").mock(return_value=httpx.Response(200, json=batch))
     provider.get(f"{URL}/files/file-1/content").mock(return_value=httpx.Response(200, content=b"{}"))
+
+
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+@pytest.mark.parametrize("call", MADE)
+async def test_what_was_paid_for_is_read_and_cancelled_at_no_further_cost(provider, call, limit, settled):
+    answer_made(provider)
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100, limit=limit))
+    made = await callback._router.aresponses(model="wise", input="hello")
+    await settled(lambda: router.status().charged == 1)
+    spent_usd = router.status().spent_usd
+    for _ in range(2):
+        await MADE[call](callback._router, made.id)
+    await asyncio.sleep(0.1)
+    assert len(provider.calls) == 3
+    assert router.status().spent_usd == spent_usd
+
+
+async def test_a_hard_budget_lets_no_call_pass_that_names_a_response_beside_other_arguments(provider):
+    callback = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100, limit="hard"))
+    for arguments in ({"input": ["a"]}, {"input": None, "dimensions": 3}, {"input": None, "previous_response_id": "r"}):
+        with pytest.raises(litellm.BadRequestError, match="only calls with text"):
+            await callback._router.aembedding(model="wise", response_id="resp_1", **arguments)
+    assert not provider.calls
+
+
+@pytest.mark.parametrize("call", MADE)
+async def test_what_was_paid_for_is_read_and_cancelled_where_the_budget_is_paused(provider, call):
+    answer_made(provider)
     router = fitted()
     callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
     made = await callback._router.aresponses(model="wise", input="hello")
