@@ -144,7 +144,7 @@ def _headers(value: object) -> BrokenRule | None:
 
 
 def _provider_headers(value: object) -> BrokenRule | None:
-    """Return the rule that headers for some providers break, which the proxy makes of Anthropic's that a client sent."""
+    """Return the rule that headers for some providers break; the proxy makes them of Anthropic's that a client sent."""
     entries = value if isinstance(value, list | tuple) else [value]
     headers = [one.get("extra_headers") if isinstance(one, Mapping) else one for one in entries]
     names = {str(name).lower(): None for each in headers if isinstance(each, Mapping) for name in each}

@@ -92,7 +92,8 @@ _ADDING = frozenset(
     {
         *("prompt_id", "user_continue_message", "assistant_continue_message", "vector_store_ids"),
         *("custom_prompt_dict", "roles", "initial_prompt_value", "final_prompt_value", "bos_token", "eos_token"),
-        *("hf_model_name", "text_completion", "plugins", "models", "search_parameters", "enable_search", "connectors"),
+        *("hf_model_name", "text_completion", "fallbacks", "model_list", "models", "plugins"),
+        *("search_parameters", "enable_search", "connectors"),
     }
 )
 """Parameters of deployments that add text of unknown length, searches, or models of other prices."""

@@ -94,6 +94,7 @@ def states_its_prices(deployment: Mapping[str, Any]) -> bool:
 def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
     """Return the key of a price by which calls are billed in place of their tokens; None where tokens have prices.
 
+    It is that of LiteLLM's map of aliases where LiteLLM calls another model in place of the deployment's.
     LiteLLM bills by the time that a deployment states. A model of its map whose tokens are free, but not its images or
     songs, is billed by the provider. A model that searches with each call has a fee for that beside its tokens.
 
@@ -104,6 +105,8 @@ def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
     >>> unbounded_price({"litellm_params": {"model": "openai/gpt-4o-search-preview"}})
     'search_context_cost_per_query'
     """
+    if str(deployment["litellm_params"].get("model")) in (litellm.model_alias_map or {}):
+        return "model_alias_map"
     if fee := _search_fee(deployment):
         return fee
     stated = _stated_values(deployment)

@@ -141,6 +141,7 @@ def test_null_is_always_allowed(name):
         ({"roles": {"user": {"pre_message": "Q: "}}}, Defaults(unbounded="roles")),
         ({"initial_prompt_value": "Be brief."}, Defaults(unbounded="initial_prompt_value")),
         ({"plugins": [{"id": "web"}]}, Defaults(unbounded="plugins")),
+        ({"fallbacks": ["openai/large"]}, Defaults(unbounded="fallbacks")),
     ],
 )
 def test_the_parameters_that_a_deployment_adds(params, defaults):

@@ -272,6 +272,12 @@ def test_a_model_that_is_billed_by_the_song_is_refused_under_a_hard_limit():
     assert unbounded_price(dep("gemini/lyria-3-clip-preview", input_cost_per_token=0, output_cost_per_token=0)) is None
 
 
+def test_a_model_that_litellm_replaces_by_another_one_is_refused_under_a_hard_limit(monkeypatch):
+    monkeypatch.setattr(litellm, "model_alias_map", {"openai/gpt-4o-mini": "openai/gpt-4o"})
+    with pytest.raises(InvalidInput, match="nothing bounds model_alias_map"):
+        attach(litellm.Router([dep("openai/gpt-4o-mini")]), "g", budget=Budget(10.0, 100, limit="hard"))
+
+
 SEARCHING = [
     "openai/gpt-4o-search-preview",
     "openai/gpt-4o-mini-search-preview-2025-03-11",
