@@ -191,8 +191,10 @@ def refuse_added(group: str, surface: str, kwargs: Mapping[str, Any]) -> None:
     litellm.BadRequestError
         If it has one.
     """
-    is_prompt = surface == CHAT and "messages" not in kwargs  # that of a text completion, not a stored one
-    name = broken_default({name: value for name, value in kwargs.items() if not (is_prompt and name == "prompt")})
+    own = {"text_completion"}  # as LiteLLM notes it
+    if surface == CHAT and "messages" not in kwargs:
+        own.add("prompt")  # that of a text completion, not a stored one
+    name = broken_default({name: value for name, value in kwargs.items() if name not in own})
     if name is not None:
         raise BadRequestError(
             f"group {group!r}: a callback added {name} after the call was bounded; nothing bounds its cost, and the "

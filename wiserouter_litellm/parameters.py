@@ -163,7 +163,7 @@ def broken_default(params: Mapping[str, Any]) -> str | None:
     for name, value in params.items():
         if value is None or value is False or name in {"max_retries", "headers", "extra_headers", "priority"}:
             continue
-        if name in SENT_REFUSED or name in _ADDING:
+        if name in SENT_REFUSED or (name in _ADDING and value):
             return name
         if name in CHECKS and (broken := CHECKS[name](value)) is not None:
             return f"{name}{broken.at}"

@@ -281,6 +281,14 @@ async def test_what_is_left_as_it_is_keeps_its_reservation(stub, settled, surfac
     assert router.status().released == (surface == "messages")  # a translated call is bounded as it is then
 
 
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_so_does_a_call_with_fallbacks_of_its_own(stub, settled, surface):
+    llm, router = attached(stub, lambda kwargs: kwargs)
+    await SURFACES[surface](llm, fallbacks=["wise"])
+    await settled(lambda: router.status().charged == 1)
+    assert len(stub.calls) == 1
+
+
 async def test_the_tokens_of_a_long_call_are_counted_again_off_the_event_loop(stub, settled, monkeypatch):
     threads, bounds_of = [], last_look.bounds_of
     monkeypatch.setattr(
