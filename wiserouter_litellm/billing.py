@@ -17,6 +17,7 @@ from wiserouter_litellm.billed_tier import billed_tier, drops_tier
 from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
+from wiserouter_litellm.redacted_texts import REDACTED
 from wiserouter_litellm.request import request_of
 from wiserouter_litellm.surcharges import discount_of, margin_of_provider
 from wiserouter_litellm.unfinished_streams import is_unfinished
@@ -38,7 +39,8 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     Returns
     -------
     Bill or None
-        None where the answer is empty, in tokens and in text: there is nothing to bill it by.
+        None where the answer is empty, in tokens and in text, or has no tokens and a text that LiteLLM has redacted: there
+        is nothing to bill it by.
 
     Raises
     ------
@@ -55,6 +57,8 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
         return None  # of a stream without usage, LiteLLM counts the prompt itself
     if unknown and reported > 0:
         return Bill(reported, None, info.model)
+    if unknown and REDACTED in _answer_text(response):
+        return None
     if unknown:
         usage = _estimate(kwargs, response)
     if reported > 0 and not _has_own_prices(kwargs, info):

@@ -20,15 +20,13 @@ from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.json_objects import field_of
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.price_map import rate_card_of
+from wiserouter_litellm.redacted_texts import REDACTED
 
 FRAME_TOKENS = 64
 """Tokens that a provider may add to a prompt of one message; its own are at most its bytes."""
 
 JUDGEMENT = {"wiserouter_judgement": uuid4().hex}
 """The metadata of a judge's own calls; no client knows the value."""
-
-REDACTED = "redacted-by-litellm"
-"""The text that LiteLLM puts in place of one that must not be logged."""
 
 
 class LiteLLMJudge:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiserouter import Answer
 from wiserouter.integration import Signals
+from wiserouter_litellm.redacted_texts import REDACTED
 
 if TYPE_CHECKING:
     from wiserouter_litellm.attempts import Mark
@@ -82,18 +83,20 @@ def failed_tools(messages: object, kwargs: Mapping[str, Any]) -> list[str]:
 def answers_of(response: object, response_format: Mapping[str, Any] | None = None) -> Iterator[Answer]:
     """Yield the answers of a chat or a text completion, of Anthropic's messages, or of the responses API.
 
-    A response that is still made in the background has none.
+    A response that is still made in the background has none. Of what LiteLLM has redacted, no format and no arguments
+    are checked.
     """
     for choice in _get(response, "choices") or ():
         message = _get(choice, "message")
+        text = _text(_get(message, "content")) or str(_get(choice, "text") or "")
         calls = [_get(call, "function") for call in _get(message, "tool_calls") or ()]
         calls += [call] if (call := _get(message, "function_call")) else []
         yield Answer(
-            _text(_get(message, "content")) or str(_get(choice, "text") or ""),
+            text,
             str(_get(choice, "finish_reason") or ""),
-            [_get(call, "arguments") or "" for call in calls],
+            [_arguments(call) or "" for call in calls],
             refusal=bool(_get(message, "refusal")),
-            response_format=response_format,
+            response_format=None if text == REDACTED else response_format,
             other=any(_get(message, name) for name in ("audio", "images")),
         )
     if isinstance(output := _get(response, "output"), list):
@@ -114,7 +117,7 @@ def _answer_of_items(output: Sequence[Any], reason: str) -> Answer:
     return Answer(
         _text(parts),
         reason,
-        [_get(item, "arguments") for item in output if _get(item, "type") == "function_call"],
+        [_arguments(item) for item in output if _get(item, "type") == "function_call"],
         refusal=any(_get(part, "type") == "refusal" for part in parts),
         other=bool(kinds - _ITEMS),
     )
@@ -123,6 +126,12 @@ def _answer_of_items(output: Sequence[Any], reason: str) -> Answer:
 _UNDER_WAY = frozenset({"queued", "in_progress"})
 _ITEMS = frozenset({"message", "reasoning", "function_call"})
 _BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+
+
+def _arguments(called: object) -> Any:
+    """Return the arguments of the call of a tool; an empty text, which stands for none, in place of redacted ones."""
+    arguments = _get(called, "arguments")
+    return "" if arguments == REDACTED else arguments
 
 
 def _tool_call_ids(response: object) -> Iterator[str]:

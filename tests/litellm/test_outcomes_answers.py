@@ -5,6 +5,7 @@ import gc
 import logging
 import math
 
+import litellm
 import pytest
 
 from support.billing_stub import Behaviour, billing_stub
@@ -103,3 +104,14 @@ async def test_an_odd_answer_teaches_nothing(stub, settled):
     await asyncio.gather(*(ask(SURFACES["chat"](litellm_router)) for _ in range(3)))
     await settled(lambda: router.status().presumed == 3)
     assert router.estimates.calls.sum() == calls
+
+
+async def test_an_answer_without_usage_whose_text_litellm_has_redacted_is_presumed(stub, settled, monkeypatch):
+    monkeypatch.setattr(litellm, "turn_off_message_logging", True)
+    stub.behaviour, router = Behaviour(output_tokens=400, usage="none"), fitted()
+    llm = llms(*(deployment(name, url=stub.url) for name in ("small", "large")))
+    attach(llm, "wise", router=router, budget=EXPECTED)
+    await llm.acompletion(model="wise", messages=HI)
+    await settled(lambda: is_settled(router))
+    assert router.status().presumed == 1
+    assert router.status().spent_usd == pytest.approx(cost_usd("large"))

@@ -1,6 +1,7 @@
 """Certain failures of answers as scores, through a real `litellm.Router`."""
 
 import httpx
+import litellm
 import pytest
 import respx
 
@@ -12,6 +13,7 @@ from wiserouter_litellm.settings import settings_of
 from wiserouter_litellm.signals import answers_of
 
 TOOL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a"'}}
+USED = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def scores(router):
@@ -50,6 +52,25 @@ async def test_a_failed_answer_scores_0_by_its_rule(settled, rule):
     assert (source, score.reward) == (f"rule:{rule}", 0.0)
 
 
+@pytest.mark.parametrize(
+    ("reply", "asked"),
+    [
+        (replied(content='{"a": 1}'), {"response_format": {"type": "json_object"}}),
+        (replied("tool_calls", tool_calls=[USED], content=None), {}),
+    ],
+    ids=["format", "tool"],
+)
+async def test_an_answer_that_litellm_has_redacted_is_not_taken_for_a_failed_one(settled, monkeypatch, reply, asked):
+    monkeypatch.setattr(litellm, "turn_off_message_logging", True)
+    router = fitted()
+    with answering(reply):
+        callback = attach(llms(), "wise", router=router, budget=RICH, signals=["all"])
+        await callback._router.acompletion(model="wise", messages=HI, **asked)
+        await settled(lambda: router.status().charged == 1)
+    assert scores(router) == [{}]
+    assert callback.groups["wise"].faults == {}
+
+
 async def test_a_good_answer_and_rules_that_are_off_score_nothing(provider, settled):
     router = fitted()
     callback = attach(llms(), "wise", router=router, budget=RICH, signals=["all"])
@@ -70,8 +91,7 @@ async def test_the_same_prompt_again_fails_the_former_answer(provider, settled):
 
 async def test_a_tool_that_failed_scores_the_answer_that_called_it(settled):
     router = fitted()
-    tool = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    called = httpx.Response(200, json=replied("tool_calls", tool_calls=[tool], content=None))
+    called = httpx.Response(200, json=replied("tool_calls", tool_calls=[USED], content=None))
     with respx.mock(assert_all_called=False) as mock:
         mock.route(url__startswith=URL).mock(
             side_effect=lambda request: called if "chat" in str(request.url) else answer(request)
