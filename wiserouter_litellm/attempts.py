@@ -69,6 +69,8 @@ class OpenAttempt:
         When LiteLLM had called a provider for the request before.
     answered : bool
         Whether its whole answer came.
+    answer : object
+        That answer, unless it was streamed.
     followed : bool
         Whether LiteLLM made a further call before it reported the answer of this one, whose answer it then reports.
     bill : Bill or None
@@ -92,6 +94,7 @@ class OpenAttempt:
     log: weakref.ref[Any] | None = None
     started: object = None
     answered: bool = False
+    answer: object = None
     followed: bool = False
     bill: Bill | None = None
     replayed: bool = False

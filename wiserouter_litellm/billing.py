@@ -39,8 +39,8 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     Returns
     -------
     Bill or None
-        None where the answer is empty, in tokens and in text, or has no tokens and a text that LiteLLM has redacted: there
-        is nothing to bill it by.
+        None where the answer is empty, in tokens and in text, or its text is redacted and nothing else says its cost:
+        there is nothing to bill it by.
 
     Raises
     ------
@@ -53,12 +53,12 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     reported = reported_usd(kwargs)
     usage = usage_of(getattr(response, "usage", None), logged)
     unknown = usage.input_tokens + usage.output_tokens == 0
-    if usage.output_tokens == 0 and (unknown or hasattr(response, "choices")) and not _answer_text(response):
-        return None  # of a stream without usage, LiteLLM counts the prompt itself
+    if usage.output_tokens == 0 and (unknown or hasattr(response, "choices")):
+        text = _answer_text(response)
+        if not text or (unknown and reported == 0 and REDACTED in text):
+            return None  # of a stream without usage, LiteLLM counts the prompt itself
     if unknown and reported > 0:
         return Bill(reported, None, info.model)
-    if unknown and REDACTED in _answer_text(response):
-        return None
     if unknown:
         usage = _estimate(kwargs, response)
     if reported > 0 and not _has_own_prices(kwargs, info):

@@ -18,6 +18,12 @@ from wiserouter_litellm.json_objects import fields_of
 from wiserouter_litellm.surcharges import provider_of
 
 
+def note_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], response: object) -> None:
+    """Note an answer that has just come, with its bill; parameters as in `bill_of_answer`."""
+    attempt.answered, attempt.answer = True, response
+    attempt.bill = bill_of_answer(attempt, request_data, response)
+
+
 def bill_of_answer(attempt: OpenAttempt, request_data: Mapping[str, Any], response: object) -> Bill | None:
     """Return the bill of an answer that has just come; None where it has none that can be read.
 

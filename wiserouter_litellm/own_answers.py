@@ -1,8 +1,8 @@
-"""Bills of calls whose own answers LiteLLM's events do not show.
+"""The own answers of calls, and their bills, where LiteLLM's events do not show them.
 
 Where LiteLLM runs a tool that the model has called, such as a search, and calls the model once more, it reports that
 answer for the first call as well. And calls that share LiteLLM's log, as those around its MCP tools do, are reported
-once, with the answer of any of them.
+once, with the answer of any of them. Where its settings ask for it, it redacts all answers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from wiserouter_litellm.attempts import OpenAttempt
 from wiserouter_litellm.billing import bill_of, read_answer
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, fields_of
+from wiserouter_litellm.redacted_texts import REDACTED
 
 _REPORTED_THEMSELVES = "anthropic_messages"
 """LiteLLM's name of the calls that it reports with their own answers, whatever it does with these."""
+
+_REDACTED_MESSAGES = [{"role": "user", "content": REDACTED}]
+"""The messages of an event whose texts LiteLLM has redacted."""
 
 
 def is_of_earlier_call(attempt: OpenAttempt | None, kwargs: Mapping[str, Any]) -> bool:
@@ -54,6 +58,16 @@ def read_event(
         return own, False, False
     replayed = attempt is not None and attempt.replayed
     return *read_answer(kwargs, response, info, hard=hard, replayed=replayed), True
+
+
+def unredacted(attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response: object) -> object:
+    """Return the answer of an event as it came, where LiteLLM shows it redacted; it shows streams in no other way.
+
+    Of an answer, only hashes of its ids, its thoughts and its turn are kept.
+    """
+    if attempt is None or attempt.answer is None or kwargs.get("messages") != _REDACTED_MESSAGES:
+        return response
+    return attempt.answer
 
 
 def _own_bill(attempt: OpenAttempt, kwargs: Mapping[str, Any], info: DeploymentInfo) -> Bill | None:

@@ -21,7 +21,7 @@ from wiserouter.integration import offload
 from wiserouter_litellm.as_sent import refuse_as_sent
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import is_understated
-from wiserouter_litellm.blocked_answers import bill_of_answer
+from wiserouter_litellm.blocked_answers import note_answer
 from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
@@ -33,7 +33,7 @@ from wiserouter_litellm.judge import offer_answer
 from wiserouter_litellm.last_look import decided_again, follows, give_back, look_at
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
-from wiserouter_litellm.own_answers import is_of_earlier_call, read_event
+from wiserouter_litellm.own_answers import is_of_earlier_call, read_event, unredacted
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.sessions import end_session, rate_session
 from wiserouter_litellm.signals import read_answer_signals
@@ -43,7 +43,6 @@ from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
-
 
 Undo = Callable[[Any], object] | None
 
@@ -97,10 +96,10 @@ class Recorder(CustomLogger):
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
     ) -> None:
-        """Keep the bill of an answer, for the case that LiteLLM does not report it, such as one that is blocked."""
+        """Keep an answer and its bill, for the case that LiteLLM does not report it, or shows it redacted."""
         attempt = self._attempt_of(request_data.get("model_info"))
         if attempt is not None:
-            attempt.answered, attempt.bill = True, bill_of_answer(attempt, request_data, response)
+            note_answer(attempt, request_data, response)
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
@@ -374,6 +373,7 @@ class Recorder(CustomLogger):
         if bill is not None and not bill.learn:
             group.alias(mark["keys"], "")  # an answer of LiteLLM's cache cannot be rated
         else:
+            response = unredacted(attempt, kwargs, response)
             keys = keys_of_answer(response, mark, str(model_info.get("id")), info)
             group.alias(keys + names_of_answer(mark[TURN_KEY], response) if TURN_KEY in mark else keys, decision_id)
             if group.signals is not None and not abandoned:

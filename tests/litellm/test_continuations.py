@@ -164,7 +164,9 @@ def thinking(request):
     return httpx.Response(200, json=chat(model, thinking_blocks=blocks))
 
 
-async def test_a_signed_thought_goes_back_to_its_maker(provider, settled):
+@pytest.mark.parametrize("redacts", [False, True])
+async def test_a_signed_thought_goes_back_to_its_maker(provider, settled, monkeypatch, redacts):
+    monkeypatch.setattr(litellm, "turn_off_message_logging", redacts)
     llm, router, _ = mixing("expected")
     provider.routes.clear()
     provider.route(url__startswith=URL).mock(side_effect=thinking)

@@ -5,6 +5,7 @@ import json
 import random
 
 import httpx
+import litellm
 import pytest
 
 from support.groups import RICH, asked, fitted, llms
@@ -85,7 +86,9 @@ async def test_a_run_without_an_id_is_found_by_its_messages(provider, settled):
     assert asked(provider)[-1] == "small"
 
 
-async def test_two_chats_that_begin_alike_part_at_their_answers(provider, settled):
+@pytest.mark.parametrize("redacts", [False, True])
+async def test_two_chats_that_begin_alike_part_at_their_answers(provider, settled, monkeypatch, redacts):
+    monkeypatch.setattr(litellm, "turn_off_message_logging", redacts)
     llm, router, _ = attached(settings={"unit": "conversation"})
     answers = iter(["hello, how are you?", "hi there", "fine", "well"])
     answer_with(provider, lambda request: httpx.Response(200, json=chat("large", next(answers))))

@@ -16,8 +16,8 @@ from wiserouter_litellm import attach
 from wiserouter_litellm.budget_settings import JudgeBlock
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.judge import JUDGEMENT, LiteLLMJudge, answer_text, question_text, start_judge
-from wiserouter_litellm.redacted_texts import REDACTED
 from wiserouter_litellm.price_map import rate_card_of
+from wiserouter_litellm.redacted_texts import REDACTED
 from wiserouter_litellm.settings import settings_of
 
 TOOL_CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

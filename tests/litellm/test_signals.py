@@ -40,8 +40,10 @@ FAILED = {
 }
 
 
+@pytest.mark.parametrize("redacts", [False, True])
 @pytest.mark.parametrize("rule", FAILED)
-async def test_a_failed_answer_scores_0_by_its_rule(settled, rule):
+async def test_a_failed_answer_scores_0_by_its_rule(settled, monkeypatch, rule, redacts):
+    monkeypatch.setattr(litellm, "turn_off_message_logging", redacts)
     reply, asked = FAILED[rule]
     router = fitted()
     with answering(reply):
@@ -69,6 +71,15 @@ async def test_an_answer_that_litellm_has_redacted_is_not_taken_for_a_failed_one
         await settled(lambda: router.status().charged == 1)
     assert scores(router) == [{}]
     assert callback.groups["wise"].faults == {}
+
+
+@pytest.mark.parametrize("arguments", ["{}", "redacted-by-litellm"])
+def test_of_what_litellm_has_redacted_nothing_is_checked(arguments):
+    called = {**USED, "function": {"name": "f", "arguments": arguments}}
+    message = {"content": "redacted-by-litellm", "tool_calls": [called]}
+    choices = [{"finish_reason": "stop", "message": message}]
+    (answer,) = answers_of({"choices": choices}, {"type": "json_object"})
+    assert answer.failures() == ()
 
 
 async def test_a_good_answer_and_rules_that_are_off_score_nothing(provider, settled):
