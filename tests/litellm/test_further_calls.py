@@ -90,7 +90,7 @@ def attached(stub, provider="openai"):
 async def test_both_calls_around_a_search_of_litellm_are_charged(stub, searching, settled, surface, provider, stream):
     llm, router, faults = attached(stub, provider)
     answer = await SEARCHES[surface](llm, stream=stream)
-    if stream:
+    if hasattr(answer, "__aiter__"):  # LiteLLM 1.106 answers chats as a whole
         assert [piece async for piece in answer]
     await settled(lambda: router.status().charged == 2)
     assert len(stub.calls) == 2
@@ -102,8 +102,7 @@ async def test_both_calls_around_a_search_of_litellm_are_charged(stub, searching
 async def test_both_calls_around_a_tool_of_mcp_are_charged(stub, serving_tools, settled, surface):
     llm, router, faults = attached(stub)
     await MCP_CALLS[surface](llm)
-    gc.collect()
-    await settled(lambda: router.status().in_flight == 0)
+    await settled(lambda: gc.collect() >= 0 and router.status().in_flight == 0)
     assert len(stub.calls) == 2
     assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
     assert (router.status().charged, router.status().presumed) == (2, 0)
@@ -115,6 +114,5 @@ async def test_of_the_two_streams_around_a_tool_of_mcp_one_is_charged_and_one_pr
     stream = await MCP_CALLS["chat"](llm, stream=True, stream_options={"include_usage": True})
     assert [piece async for piece in stream]
     del stream
-    gc.collect()
-    await settled(lambda: router.status().in_flight == 0)
+    await settled(lambda: gc.collect() >= 0 and router.status().in_flight == 0)
     assert (len(stub.calls), router.status().charged, router.status().presumed) == (2, 1, 1)
