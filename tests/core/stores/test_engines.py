@@ -1,5 +1,7 @@
 """Every engine does the same: the checks of `engines.CONTRACT`."""
 
+import gc
+import sqlite3
 import time
 import uuid
 
@@ -79,3 +81,13 @@ def place(request, tmp_path):
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_engine(check, place):
     check(place)
+
+
+def test_an_sqlite_engine_that_nobody_holds_any_more_closes_its_file(tmp_path):
+    engine = SQLiteEngine(tmp_path / "budget.db")
+    connection = engine._connection
+    engine.exchange([])
+    del engine
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Literal
+from weakref import finalize
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
@@ -131,7 +132,7 @@ class SQLiteEngine:
         """Close the file."""
         with self._lock:
             if self._connection is not None:
-                self._connection.close()
+                self._close_connection()
                 self._connection = None
 
     def _wait_at_most(self, time_s: float) -> None:
@@ -179,6 +180,8 @@ class SQLiteEngine:
         if self._connection is None or not self._owner.is_current:
             with self._named_errors():
                 self._connection, self._waits_s = self._connect(), self._timeout_s
+            self._close_connection = finalize(self, self._connection.close)  # Python 3.13 warns where it is left open
+            self._close_connection.atexit = False  # a router may still write what it has kept back
             self._file = OpenFile(self.path, self._migrate)
             self._owner.renew_after_fork()
         return self._connection
