@@ -236,7 +236,7 @@ def _named_faults(key: str) -> Iterator[None]:
         raise SettingsError(key, str(error)) from error
     except OSError as error:
         fault = f"{error.filename} cannot be opened ({error.strerror}): correct its path or its permissions"
-        raise SettingsError(key, fault) from error
+        raise SettingsError(key, str(error) if error.filename is None else fault) from error
 
 
 def _limit(router: WiseRouter, settings: AccountSettings, share: float) -> None:

@@ -71,10 +71,10 @@ async def test_a_bill_that_cannot_be_read_is_a_fault_and_the_answer_arrives(prov
     router_ = llms()
     callback = attach(router_, "wise", router=fitted(), budget=RICH)
 
-    def fail(*_):
+    def fail(*_, **__):
         raise Broken("no such bill")
 
-    monkeypatch.setattr("wiserouter_litellm.recorder.read_answer", fail)
+    monkeypatch.setattr("wiserouter_litellm.own_answers.read_answer", fail)
     assert (await router_.acompletion(model="wise", messages=HI)).choices
     await settled(lambda: callback.groups["wise"].faults["accounting"] == 1)
     status = callback.groups["wise"].router.status()

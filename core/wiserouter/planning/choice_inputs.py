@@ -62,7 +62,7 @@ class ContextFigures(NamedTuple):
 
         Examples
         --------
-        >>> shift = Shift([0.25], [1.0])
+        >>> shift = Shift([0.25], own_cost_usd=[3.0])
         >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
