@@ -210,7 +210,11 @@ class PoolMember:
 
 
 def pool_member(
-    name: str, model: BaseChatModel, own_price: Price | None, wrapping: Wrapping | None = None
+    name: str,
+    model: BaseChatModel,
+    own_price: Price | None,
+    wrapping: Wrapping | None = None,
+    kept_price: Price | None = None,
 ) -> PoolMember:
     """Return the member of the pool that a chat model makes.
 
@@ -224,11 +228,13 @@ def pool_member(
         A price that comes before the catalogue's.
     wrapping : Wrapping, optional
         What was wrapped around it.
+    kept_price : Price, optional
+        The price that a router has for it.
 
     Raises
     ------
     UnknownPrice
-        If neither `own_price` nor the catalogue has a price.
+        If neither the caller nor the router nor the catalogue has a price.
     """
     profile: Mapping[str, Any] = model.profile or {}
     fields = {name: getattr(model, name) for name in type(model).model_fields}
@@ -237,7 +243,7 @@ def pool_member(
     most = profile.get("max_output_tokens")
     set_to = max(filter(None, (own.output_tokens, fixed.output_tokens)), default=None)
     known_as, bound = model_name(model), {} if wrapping is None else wrapping.kwargs
-    card = rate_card_of(name, model, own_price, profile.get("max_input_tokens"), set_to or most)
+    card = rate_card_of(name, model, own_price, profile.get("max_input_tokens"), set_to or most, kept=kept_price)
     if wrapping is not None and wrapping.params:
         said = split_arm(name)
         family = wrapping.family or (said.model if said.params else known_as)

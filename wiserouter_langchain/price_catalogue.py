@@ -48,6 +48,8 @@ def rate_card_of(
     own: Price | None,
     max_input_tokens: int | None = None,
     max_output_tokens: int | None = None,
+    *,
+    kept: Price | None = None,
 ) -> RateCard:
     """Return the rate card of a chat model.
 
@@ -61,6 +63,9 @@ def rate_card_of(
         A price that comes before the catalogue's.
     max_input_tokens, max_output_tokens : int, optional
         The context window and the limit of one answer.
+    kept : Price, optional
+        The price that a router has for it. Where the catalogue has it at any time, it is the catalogue's: others may
+        apply to long prompts, service tiers and other hours.
 
     Raises
     ------
@@ -71,16 +76,19 @@ def rate_card_of(
         return RateCard(own, tuple(rates_of(own)), "user", max_input_tokens, max_output_tokens)
     found = _found(model)
     listed = {} if found is None else _listed(found.model_price)
-    if found is None or listed.get("input_mtok") is None or listed.get("output_mtok") is None:
+    is_priced = listed.get("input_mtok") is not None and listed.get("output_mtok") is not None
+    possible = [each for prices in _possible(found) for each in _by_length(_listed(prices))] if is_priced else []
+    if kept is not None and (0, kept) not in possible:
+        return rate_card_of(name, model, kept, max_input_tokens, max_output_tokens)
+    if not possible:
         hint = "" if find_spec("genai_prices") else ", or install the catalogue: pip install 'wiserouter[langchain]'"
         raise UnknownPrice(
             name, f"price (as {model_name(model)!r}): give prices={{{name!r}: Price(input=..., output=...)}}{hint}"
         )
-    possible = [each for prices in _possible(found) for each in _by_length(_listed(prices))]
     rates = tuple(rate for above_tokens, price in possible for rate in rates_of(price, above_tokens))
     (_, price), *longs = _by_length(listed)
     return RateCard(
-        price,
+        kept or price,
         rates,
         _CATALOGUE,
         max_input_tokens,

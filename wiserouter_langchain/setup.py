@@ -50,9 +50,12 @@ def pool_members(
         raise InvalidInput("models must hold at least one chat model, got none")
     fitted = {} if router is None else {model.name: model.price for model in router.pool.models}
     fields = {} if output_version is None else {"output_version": output_version}
-    own = {name: prices.get(name) or fitted.get(name) or prices.get(split_arm(name).model) for name in models}
+    kept = {name: None if name in prices else fitted.get(name) for name in models}
+    own = {name: prices.get(name) or (None if kept[name] else prices.get(split_arm(name).model)) for name in models}
     return {
-        name: _member(name, model.model_copy(update=fields) if fields else model, own[name], wrappings.get(name))
+        name: _member(
+            name, model.model_copy(update=fields) if fields else model, own[name], wrappings.get(name), kept[name]
+        )
         for name, model in models.items()
     }
 
@@ -159,9 +162,15 @@ def add_member(
     members[name] = member  # only now: calls choose among the members, and the router must know those
 
 
-def _member(name: str, model: BaseChatModel, own_price: Price | None, wrapping: Wrapping | None) -> PoolMember:
+def _member(
+    name: str,
+    model: BaseChatModel,
+    own_price: Price | None,
+    wrapping: Wrapping | None,
+    kept_price: Price | None = None,
+) -> PoolMember:
     """Return a member of the pool; no hard budget bounds a router, whose models may fail one after another."""
-    member = pool_member(name, model, own_price, wrapping)
+    member = pool_member(name, model, own_price, wrapping, kept_price)
     return replace(member, unbounded=_ROUTER) if isinstance(model, RoutingChatModel) else member
 
 

@@ -14,8 +14,9 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
 from support.chat_stub import StubChat
-from wiserouter import Price, Usage
+from wiserouter import Budget, Price, Usage
 from wiserouter.errors import InvalidInput, UnknownPrice
+from wiserouter_langchain import RunnableWiseRouter
 from wiserouter_langchain.pool_member import pool_member
 from wiserouter_langchain.price_catalogue import _possible, at_this_moment, rate_card_of
 from wiserouter_langchain.request import request_of
@@ -76,6 +77,18 @@ def test_a_call_is_bounded_by_the_price_of_any_hour_and_charged_at_that_of_its_o
     assert member.present_card().cost_usd(usage) in costs
     priced = member.at_price(Price(5e-6, 6e-6))
     assert (priced.present_card().price, priced.rate_card.worst_case_usd(1, 1)) == (Price(5e-6, 6e-6), 11e-6)
+
+
+def test_a_router_that_goes_on_has_the_catalogues_prices_whatever_hour_it_began_at():
+    llm, budget = RunnableWiseRouter(models={"a": DeepSeek()}, budget=Budget(1.0, 100)), Budget(1.0, 100)
+    again = RunnableWiseRouter(models={"a": DeepSeek()}, router=llm.core, budget=budget)
+    first, later = (one._environment.members["a"] for one in (llm, again))
+    assert (later.rate_card, later.depends_on_time) == (first.rate_card, True)
+    for hour in range(24):
+        price = at_this_moment(first.rate_card, first.model, datetime(2027, 1, 5, hour, tzinfo=UTC)).price
+        card = rate_card_of("a", DeepSeek(), None, kept=price)
+        assert (card.price, card.rates, card.source) == (price, first.rate_card.rates, "genai-prices")
+    assert rate_card_of("a", DeepSeek(), None, kept=Price(5e-6, 6e-6)).source == "user"
 
 
 def test_a_price_that_is_announced_can_apply_and_one_that_is_over_cannot():
