@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from langchain_core.messages import BaseMessage
 
-_ALWAYS_SEARCHES = re.compile(r"search-(preview|api)\b|deep-research|(^|/)sonar|[:-]online$|(^|/)preset/")
+_ALWAYS_SEARCHES = re.compile(r"\bsearch-(preview|api)\b|\bdeep-research|\bsonar\b|:online$|(^|/)preset/")
 """OpenAI's search models, Perplexity's models and agents, deep research, OpenRouter's models with a search."""
 
 _CALLS = frozenset({"web_search_call", "server_tool_use", "server_tool_call", "server_tool_call_chunk"})

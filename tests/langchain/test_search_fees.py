@@ -37,7 +37,13 @@ def test_a_hard_budget_refuses_a_model_that_searches_with_each_call_whoever_stat
 
 def test_other_models_are_taken():
     names = ("gpt-4o", "o3", "claude-sonnet-4-5", "relace/relace-search", "research-1", "sonoma")
-    assert not any(map(always_searches, names))
+    deployments = ("research-api", "research-preview", "gpt-4o-online", "sonarr")  # Azure's, which users name
+    assert not any(map(always_searches, (*names, *deployments)))
+
+
+def test_the_models_of_the_catalogue_that_search_are_known():
+    perplexitys = ("sonar-pro", "perplexity/sonar", "llama-3.1-sonar-large-128k-online", "preset/pro-search")
+    assert all(map(always_searches, (*perplexitys, "o3-deep-research", "openai/gpt-4o-mini-search-preview")))
 
 
 class ImageModel(GenericFakeChatModel):
