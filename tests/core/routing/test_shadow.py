@@ -417,6 +417,17 @@ def test_shares_that_stay_are_taken_for_steady(n_calls):
         assert shares_are_steady(calls)
 
 
+def test_threads_that_last_do_not_change_the_shares_of_calls_that_are_drawn_one_by_one():
+    found = []
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        begins, thread = rng.random(1_000), np.repeat(np.arange(1_000), 8)
+        order = np.argsort(begins[thread] + 0.2 * rng.random(8_000))
+        ran = (rng.random(8_000) < 0.1).astype(int)
+        found.append(shares_are_steady(calls_of(ran, np.tile([0.0, 1.0], (8_000, 1)), unit=thread[order])))
+    assert sum(found) >= 49
+
+
 def test_few_threads_show_nothing_however_many_calls_they_have():
     found, truth = gain_in_threads(0, 60, 100)
     assert found.share < 0.4  # what the incumbent shows anyway

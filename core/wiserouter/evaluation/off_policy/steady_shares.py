@@ -1,8 +1,9 @@
 r"""Whether what runs without the router is drawn with the same shares at all times, as its estimate assumes.
 
-The calls are divided into parts by time. With `n_i` draws in a part, of which `k_i` are of the model that is drawn most
-often, in a share `p` of all, :math:`\sum_i (k_i - n_i p)^2 / (n_i p (1 - p))` has the distribution of chi-square where
-the shares are the same. Its quantile is that of Wilson and Hilferty (1931).
+Of each unit the first call is a draw: those that follow may have been drawn with it, and where each is drawn by itself,
+the rarer model is met later. The draws are divided into parts by time. With `n_i` draws in a part, of which `k_i` are
+of the model that is drawn most often, in a share `p` of all, :math:`\sum_i (k_i - n_i p)^2 / (n_i p (1 - p))` has the
+distribution of chi-square where the shares are the same. Its quantile is that of Wilson and Hilferty (1931).
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ CHANCE_Z = 3.1
 def shares_are_steady(calls: ShadowCalls) -> bool:
     """Return False where the models that ran without the router, unnamed, had other shares at other times."""
     seen = np.flatnonzero(~calls.acted & (calls.incumbent == UNNAMED))
-    pairs = np.column_stack([calls.unit[seen], calls.ran[seen]])
-    drawn = calls.ran[seen][np.sort(np.unique(pairs, axis=0, return_index=True)[1])]  # each unit draws a model once
+    drawn = calls.ran[seen][np.sort(np.unique(calls.unit[seen], return_index=True)[1])]
     n_parts = min(len(drawn) // LEAST_DRAWS, MOST_PARTS)
     if n_parts < 2:
         return True
