@@ -249,6 +249,7 @@ def with_stated_usage(message: BaseMessage | None) -> BaseMessage | None:
     """Return an answer with the usage that its metadata alone states.
 
     langchain-openai leaves it there in structured streams of servers that name the role in each part, such as Ollama.
+    One without a total is not in OpenAI's format: Anthropic's leaves cached tokens out of the input.
 
     Examples
     --------
@@ -260,13 +261,15 @@ def with_stated_usage(message: BaseMessage | None) -> BaseMessage | None:
     usage = None if message is None else message.response_metadata.get("token_usage")
     if message is None or not isinstance(usage, Mapping) or getattr(message, "usage_metadata", None):
         return message
+    if not isinstance(usage.get("total_tokens"), int):
+        return message
     sent, made = ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
     details = (usage.get(f"{sent}_tokens_details"), usage.get(f"{made}_tokens_details"))
     read, written = (one if isinstance(one, Mapping) else {} for one in details)
     counts = {
         "input_tokens": usage.get(f"{sent}_tokens") or 0,
         "output_tokens": usage.get(f"{made}_tokens") or 0,
-        "total_tokens": usage.get("total_tokens") or 0,
+        "total_tokens": usage["total_tokens"],
         "input_token_details": {
             "cache_read": read.get("cached_tokens") or 0,
             "cache_creation": read.get("cache_write_tokens") or 0,

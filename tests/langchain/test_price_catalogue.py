@@ -21,7 +21,7 @@ from wiserouter_langchain.pool_member import pool_member
 from wiserouter_langchain.price_catalogue import _possible, at_this_moment, rate_card_of
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.settlement import bill_of_run, reported_usd, usage_of
-from wiserouter_langchain.usage_observer import ModelRun
+from wiserouter_langchain.usage_observer import ModelRun, with_stated_usage
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 MODELS = {
@@ -130,6 +130,20 @@ def test_an_answer_of_a_service_tier_costs_what_the_catalogue_says(tier):
 )
 def test_a_reported_cost_is_taken(message, usd):
     assert reported_usd(message) == usd
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"input_tokens": 1_000, "output_tokens": 5, "cache_read_input_tokens": 50_000},
+        {"prompt_tokens": 1_000, "completion_tokens": 5, "total_tokens": "1005"},
+        {"input_token_count": 1_000, "generated_token_count": 5},
+        {},
+    ],
+)
+def test_a_usage_in_the_metadata_that_is_not_in_the_format_of_openai_is_none(usage):
+    answer = with_stated_usage(AIMessage("x", response_metadata={"token_usage": usage}))
+    assert answer.usage_metadata is None
 
 
 @pytest.mark.parametrize("cost", [-1, float("inf"), float("nan")])
