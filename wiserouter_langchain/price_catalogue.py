@@ -94,7 +94,7 @@ def rate_card_of(
         max_input_tokens,
         max_output_tokens,
         tuple(longs),
-        tier_prices=tuple(_tier_prices(found)),
+        tier_prices=tuple(_tier_prices(found, None)),
         search_usd=(_usd(listed.get(_SEARCHES), 0) or 0.0) * 1e3,
     )
 
@@ -121,7 +121,7 @@ def at_this_moment(card: RateCard, model: BaseChatModel, now: datetime | None = 
     if found is None:
         return card
     (_, price), *longs = _by_length(_listed(found.model_price))
-    return replace(card, price=price, long_prompt_prices=tuple(longs), tier_prices=tuple(_tier_prices(found)))
+    return replace(card, price=price, long_prompt_prices=tuple(longs), tier_prices=tuple(_tier_prices(found, now)))
 
 
 def unbounded_price(model: BaseChatModel, source: str) -> str | None:
@@ -179,13 +179,13 @@ def _has_started(constraint: Any, now: datetime) -> bool:
     return hasattr(constraint, "start_date") and bool(constraint.active(now))
 
 
-def _tier_prices(found: Any) -> Iterator[tuple[str, int, Price]]:
-    """Yield the prices of service tiers, by the prompt length they begin above."""
-    for variant in getattr(found.model, "price_variants", None) or ():
-        tier, own = variant.when.get(_TIER), _listed(variant.prices)
-        if tier and own and len(variant.when) == 1:
-            for start, price in _by_length({**_listed(found.model_price), **own}):
-                yield str(tier), start, price
+def _tier_prices(found: Any, now: datetime | None) -> Iterator[tuple[str, int, Price]]:
+    """Yield the prices of service tiers at a moment, by the prompt length they begin above."""
+    variants = getattr(found.model, "price_variants", None) or ()
+    for tier in dict.fromkeys(variant.when[_TIER] for variant in variants if _TIER in variant.when):
+        prices = found.model.get_prices(now or datetime.now(UTC), {_TIER: tier})
+        for start, price in _by_length(_listed(prices)):
+            yield tier, start, price
 
 
 def _listed(prices: Any) -> dict[str, Any]:

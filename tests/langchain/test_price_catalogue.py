@@ -113,6 +113,28 @@ def test_an_answer_of_a_service_tier_costs_what_the_catalogue_says(tier):
     assert bill.cost_usd == pytest.approx(float(expected))
 
 
+class Speaking(StubChat):
+    """A model whose service tiers will cost more from another day on."""
+
+    def _get_ls_params(self, stop=None, **kwargs):
+        return {"ls_provider": "google_genai", "ls_model_name": "gemini-3.8-flash-tts"}
+
+
+@pytest.mark.parametrize("now", [datetime(2026, 11, 5, tzinfo=UTC), datetime(2027, 2, 5, tzinfo=UTC)])
+def test_a_service_tier_costs_what_the_catalogue_says_at_that_moment(now):
+    model, usage, counted = Speaking(), Usage(1_000, 100), Counted(input_tokens=1_000, output_tokens=100)
+    card = at_this_moment(rate_card_of("a", model, None), model, now)
+    for tier in ("flex", "priority"):
+        expected = calc_price(
+            counted,
+            "gemini-3.8-flash-tts",
+            provider_id="google",
+            genai_request_timestamp=now,
+            price_context={"service_tier": tier},
+        )
+        assert card.cost_usd(usage, tier) == pytest.approx(float(expected.total_price))
+
+
 @pytest.mark.parametrize(
     ("message", "usd"),
     [
