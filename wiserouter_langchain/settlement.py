@@ -124,10 +124,10 @@ def bill_of_run(
     if reported is not None:
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
     if usage is not None and not _lacks_part(usage, message):
-        extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price, hour)
+        tier = str(message.response_metadata.get("service_tier") or "")
+        extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price_of(usage, tier), hour)
         fees_usd = rate_card.search_usd * n_searches(message) if rate_card.search_usd else 0.0
-        tokens_usd = rate_card.cost_usd(usage, str(message.response_metadata.get("service_tier") or ""))
-        return RunBill(Bill(tokens_usd + extra_usd + fees_usd, usage, learn=whole))
+        return RunBill(Bill(rate_card.cost_usd(usage, tier) + extra_usd + fees_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
     estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))

@@ -113,6 +113,14 @@ def test_an_answer_of_a_service_tier_costs_what_the_catalogue_says(tier):
     assert bill.cost_usd == pytest.approx(float(expected))
 
 
+@pytest.mark.parametrize(("n", "usd"), [(100_000, 6e-6), (300_000, 12e-6)])
+def test_what_is_cached_for_an_hour_costs_twice_the_price_of_a_prompt_of_that_length(n, usd):
+    card = rate_card_of("a", MODELS["claude-sonnet-4-5"], None)
+    block = {"input_tokens": n, "output_tokens": 0, "input_token_details": {"ephemeral_1h_input_tokens": n}}
+    answer = AIMessage("", usage_metadata={**block, "total_tokens": n})
+    assert bill_of_run(ModelRun(answer), card, request_of([], {}), hard=False).bill.cost_usd == pytest.approx(n * usd)
+
+
 class Speaking(StubChat):
     """A model whose service tiers will cost more from another day on."""
 

@@ -91,6 +91,10 @@ class RateCard:
 
     def cost_usd(self, usage: Usage, tier: str = "") -> float:
         """Return the cost of a call from its tokens, and from the service tier that served it."""
+        return cost_usd(self.price_of(usage, tier), usage)
+
+    def price_of(self, usage: Usage, tier: str = "") -> Price:
+        """Return the price of the tokens of a call, from their number and from the service tier that served it."""
         price = self.price
         for above_tokens, long_prompt_price in self.long_prompt_prices:
             if usage.input_tokens > above_tokens:
@@ -98,7 +102,7 @@ class RateCard:
         for name, above_tokens, tier_price in self.tier_prices:
             if name == tier and (not above_tokens or usage.input_tokens > above_tokens):
                 price = tier_price
-        return cost_usd(price, usage)
+        return price
 
     def worst_case_usd(
         self, input_tokens: int | None, output_tokens: int | None, choices: int = 1, tier: str = ""
