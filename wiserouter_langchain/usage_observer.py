@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from types import FrameType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -208,7 +209,14 @@ def _ends_unsent(error: BaseException) -> bool:
     waits = any(
         frame.f_code.co_name == _START or isinstance(frame.f_locals.get("self"), BaseRateLimiter) for frame in before
     )
-    return waits or any(frame.f_code.co_name == _WRITES_REQUEST for frame in frames)
+    return waits or _wrote_request(frames)
+
+
+def _wrote_request(frames: Sequence[FrameType]) -> bool:
+    """Return True if an error comes from the writing of the run's own request: one within it may follow others."""
+    own = [frame for frame in frames if frame.f_code.co_name in _SENDING | {_WRITES_REQUEST}]
+    models = {id(frame.f_locals.get("self")) for frame in own}
+    return len(models) == 1 and any(frame.f_code.co_name == _WRITES_REQUEST for frame in own)
 
 
 def _methods(error: BaseException) -> Iterator[str]:

@@ -87,3 +87,37 @@ def test_answers_of_one_name_that_follow_one_another_are_all_charged():
     assert isinstance(llm.with_structured_output(dict).invoke("hello"), AIMessage)
     assert len(ledger) == 2
     assert llm.core.status().spent_usd == pytest.approx(sum(ledger))
+
+
+class Unwritten(StubChat):
+    """Cannot write its request, where the chat models of OpenAI and Anthropic do so."""
+
+    def _get_request_payload(self, messages):
+        raise TypeError("unknown type")
+
+    def _generate(self, messages, stop=None, run_manager=None, **kw):
+        return self._get_request_payload(messages)
+
+
+class Refining(Guarded):
+    """Has asked a model unseen, before it asks the one within it."""
+
+    first: Any
+
+    def _generate(self, messages, stop=None, run_manager=None, **kw):
+        self.first.invoke(messages, {"callbacks": []})
+        return self.inner.invoke(messages, {"callbacks": []})
+
+
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_request_that_was_not_written_is_free_unless_a_model_around_it_may_have_sent_others(limit):
+    ledger: list[float] = []
+    refining = Refining(first=Billed(ledger=ledger), inner=Unwritten(), max_tokens=20)
+    for model, presumed in ((Unwritten(max_tokens=20), 0), (refining, 1)):
+        llm = _router(model, limit)
+        with pytest.raises(TypeError, match="unknown type"):
+            llm.invoke("hello")
+        status = llm.core.status()
+        assert (status.released, status.presumed) == (1 - presumed, presumed)
+        assert status.spent_usd >= sum(ledger)
+    assert len(ledger) == 1
