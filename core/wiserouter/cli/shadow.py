@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from wiserouter.cli.judge import function_named
@@ -90,6 +91,7 @@ def report_of(calls: ShadowCalls) -> dict[str, Any]:
     shares = sorted(zip(calls.models, ran.tolist(), would_be.tolist(), strict=True), key=lambda one: -one[2])
     return {
         "calls": calls.n,
+        "scored": int((~np.isnan(calls.reward)).sum()),
         "acted": int(calls.acted.sum()),
         "named_incumbent": bool((calls.incumbent != UNNAMED).all()),
         "steady_shares": shares_are_steady(calls),
@@ -160,8 +162,10 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
                 f"own estimates, and {bound}; acting on fewer calls, and scoring more, shows it"
             )
     if figures["reward"] is None:
+        alone = "All calls begin alike or are of one conversation, which is one draw and shows nothing"
         lines.append(
-            f"No call has a score: by its own estimates the router gains {figures['estimated_gain']:+.4g} per call"
+            f"{alone if figures['scored'] else 'No call has a score'}: by its own estimates the router gains "
+            f"{figures['estimated_gain']:+.4g} per call"
         )
     if not figures["named_incumbent"]:
         lines.append("What runs without the router was not named: it is taken as drawn at random in each context")

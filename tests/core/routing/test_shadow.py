@@ -417,6 +417,15 @@ def test_shares_that_stay_are_taken_for_steady(n_calls):
         assert shares_are_steady(calls)
 
 
+def test_the_report_says_that_calls_of_one_thread_show_nothing_and_not_that_none_has_a_score():
+    would_be, reward = np.tile([0.0, 1.0], (40, 1)), np.tile([0.0, 1.0], 20)
+    of_thread = report_of(calls_of(np.arange(40) % 2, would_be, reward=reward, unit=np.zeros(40, dtype=np.int64)))
+    unscored = report_of(calls_of(np.arange(40) % 2, would_be))
+    assert (of_thread["scored"], unscored["scored"]) == (40, 0)
+    assert any("All calls begin alike or are of one conversation" in line for line in lines_of(of_thread))
+    assert any("No call has a score" in line for line in lines_of(unscored))
+
+
 def test_threads_that_last_do_not_change_the_shares_of_calls_that_are_drawn_one_by_one():
     found = []
     for seed in range(50):
