@@ -65,7 +65,7 @@ class ChatModelJudge:
 
     def _cost_usd(self, message: BaseMessage, request: CallRequest) -> float | None:
         """Return the cost of a reply, as that of any call; None where it states none, so that its bound counts."""
-        bill = bill_of_run(ModelRun(message), self._member.rate_card, request, hard=True).bill
+        bill = bill_of_run(ModelRun(message), self._member.present_card(), request, hard=True).bill
         return None if bill is None else bill.cost_usd
 
 

@@ -1,8 +1,11 @@
 """A judge of LangChain answers: a chat model or a function, its budget, and calls that never wait for it."""
 
 import threading
+from datetime import UTC, datetime
 
 import pytest
+from genai_prices import Usage as Counted
+from genai_prices import calc_price
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -10,7 +13,8 @@ from pydantic import Field
 
 from wiserouter import Budget, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter_langchain import RunnableWiseRouter
+from wiserouter_langchain import RunnableWiseRouter, pool_member
+from wiserouter_langchain.price_catalogue import at_this_moment
 
 PRICES = {"small": Price(1e-7, 4e-7), "large": Price(3e-6, 1.5e-5)}
 USAGE = {"input_tokens": 100, "output_tokens": 2, "total_tokens": 102}
@@ -44,6 +48,24 @@ def judged(llm):
     figures = llm.core.status().judge
     llm.core.stop_judging()
     return figures
+
+
+class OfHours(Limited):
+    """A chat model whose price is twice as high at some hours."""
+
+    def _get_ls_params(self, stop=None, **kwargs):
+        return {"ls_provider": "deepseek", "ls_model_name": "deepseek-v4-pro"}
+
+
+@pytest.mark.parametrize("hour", [2, 20])
+def test_a_reply_costs_the_catalogues_price_of_its_hour(hour, monkeypatch):
+    now = datetime(2027, 1, 5, hour, tzinfo=UTC)
+    monkeypatch.setattr(pool_member, "at_this_moment", lambda card, model: at_this_moment(card, model, now))
+    llm = llm_with(replying("1.0", kind=OfHours), judge_budget_usd=1.0)
+    llm.invoke("what is 2 + 2?")
+    counted = Counted(input_tokens=100, output_tokens=2)
+    expected = calc_price(counted, "deepseek-v4-pro", provider_id="deepseek", genai_request_timestamp=now)
+    assert judged(llm).spent_usd == pytest.approx(float(expected.total_price))
 
 
 async def test_every_way_to_call_is_judged_by_its_texts():
