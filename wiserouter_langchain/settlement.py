@@ -123,8 +123,8 @@ def bill_of_run(
         return RunBill(None, Remark.UNREADABLE)
     if reported is not None:
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
+    tier = str(message.response_metadata.get("service_tier") or "")
     if usage is not None and not _lacks_part(usage, message):
-        tier = str(message.response_metadata.get("service_tier") or "")
         extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price_of(usage, tier), hour)
         fees_usd = rate_card.search_usd * n_searches(message) if rate_card.search_usd else 0.0
         return RunBill(Bill(rate_card.cost_usd(usage, tier) + extra_usd + fees_usd, usage, learn=whole))
@@ -137,7 +137,7 @@ def bill_of_run(
             input_tokens=usage.input_tokens or estimate.input_tokens,
             output_tokens=usage.output_tokens or estimate.output_tokens,
         )
-    return RunBill(Bill(rate_card.cost_usd(estimate), learn=whole, estimated=True), Remark.ESTIMATED)
+    return RunBill(Bill(rate_card.cost_usd(estimate, tier), learn=whole, estimated=True), Remark.ESTIMATED)
 
 
 def _lacks_part(usage: Usage, message: BaseMessage) -> bool:

@@ -113,6 +113,13 @@ def test_an_answer_of_a_service_tier_costs_what_the_catalogue_says(tier):
     assert bill.cost_usd == pytest.approx(float(expected))
 
 
+def test_an_answer_without_usage_is_estimated_at_the_price_of_its_service_tier():
+    card, flex = rate_card_of("a", ChatOpenAI(model="gpt-5", api_key="x"), None), {"service_tier": "flex"}
+    plain, cheaper = (ModelRun(AIMessage("some words", response_metadata=metadata)) for metadata in ({}, flex))
+    bills = [bill_of_run(run, card, request_of([], {}), hard=False).bill for run in (plain, cheaper)]
+    assert bills[1].cost_usd == pytest.approx(bills[0].cost_usd / 2)
+
+
 @pytest.mark.parametrize(("n", "usd"), [(100_000, 6e-6), (300_000, 12e-6)])
 def test_what_is_cached_for_an_hour_costs_twice_the_price_of_a_prompt_of_that_length(n, usd):
     card = rate_card_of("a", MODELS["claude-sonnet-4-5"], None)
