@@ -35,7 +35,7 @@ from wiserouter_langchain.price_catalogue import (
     rate_card_of,
     unbounded_price,
 )
-from wiserouter_langchain.search_fees import always_searches
+from wiserouter_langchain.search_fees import always_searches, hides_searches
 from wiserouter_langchain.sent_text import has_schemas, sent_texts
 from wiserouter_langchain.single_attempt import single_attempt
 from wiserouter_langchain.wrapped_models import Wrapping
@@ -261,7 +261,7 @@ def pool_member(
         costly_field(fields) or (wrapping and wrapping.unbounded) or unbounded_price(model, card.source),
         _bound_of_settings(fields, bound),
         wrapping,
-        always_searches(known_as) and not card.search_usd,
+        always_searches(known_as) and (not card.search_usd or hides_searches(known_as)),
         depends_on_time(model, card.source),
     )
 

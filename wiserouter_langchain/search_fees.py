@@ -10,6 +10,9 @@ from langchain_core.messages import BaseMessage
 _ALWAYS_SEARCHES = re.compile(r"\bsearch-(preview|api)\b|\bdeep-research|\bsonar\b|:online$|(^|/)preset/")
 """OpenAI's search models, Perplexity's models and agents, deep research, OpenRouter's models with a search."""
 
+_HIDES_SEARCHES = re.compile(r"\bsonar\b")
+"""Perplexity's models, whose answers hold no calls of a search."""
+
 _CALLS = frozenset({"web_search_call", "server_tool_use", "server_tool_call", "server_tool_call_chunk"})
 """The types of content blocks that show the call of a tool which the provider runs."""
 
@@ -26,6 +29,11 @@ def always_searches(model: str) -> bool:
     [True, True, False]
     """
     return _ALWAYS_SEARCHES.search(model) is not None
+
+
+def hides_searches(model: str) -> bool:
+    """Return True if the answers of a model do not show how often it has searched."""
+    return _HIDES_SEARCHES.search(model) is not None
 
 
 def n_searches(message: BaseMessage) -> int:

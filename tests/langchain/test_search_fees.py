@@ -94,6 +94,8 @@ class Named(StubChat):
     ("provider", "model", "tool", "is_told"),
     [
         ("perplexity", "sonar", None, True),
+        ("perplexity", "sonar-deep-research", None, True),  # the catalogue has its fee, but no answer shows how often
+        ("openai", "o3-deep-research", None, False),
         ("anthropic", "claude-sonnet-4-5", None, False),
         ("anthropic", "claude-sonnet-4-5", "web_search_20250305", False),
         ("anthropic", "claude-sonnet-4-5", "code_execution_20250825", True),
