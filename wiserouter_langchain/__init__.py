@@ -28,7 +28,8 @@ _HOMES = {
     "track_decisions": "feedback",
 }
 
-__all__ = list(_HOMES)
+if not TYPE_CHECKING:  # a type checker takes the names that it finds above: of a computed list it would read none
+    __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

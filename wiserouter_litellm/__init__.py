@@ -38,7 +38,8 @@ _HOMES = {
     "detach": "attachment",
 }
 
-__all__ = list(_HOMES)
+if not TYPE_CHECKING:  # a type checker takes the names that it finds above: of a computed list it would read none
+    __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -82,8 +82,9 @@ _HOMES = {
 """The module of each public name, which is loaded when the name is first used: a command must begin before numpy is
 loaded, to catch a Ctrl-C meanwhile."""
 
-__all__ = list(_HOMES)
-__all__ += ["__version__"]
+if not TYPE_CHECKING:  # a type checker takes the names that it finds above: of a computed list it would read none
+    __all__ = list(_HOMES)
+    __all__ += ["__version__"]
 
 _LOADING = RLock()
 """Held while a name is loaded: of threads that load packages with circular imports at once, one finds a part of one."""
@@ -101,4 +102,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

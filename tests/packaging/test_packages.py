@@ -1,6 +1,8 @@
 """What `import wiserouter` loads, what the wheel's packages say without their extras, and that names are kept."""
 
 import importlib.util
+import os
+import re
 import subprocess
 import sys
 import time
@@ -55,6 +57,24 @@ def test_every_public_name_is_there():
     for name in wiserouter.__all__:
         assert hasattr(wiserouter, name), name
     assert len(set(wiserouter.__all__)) == len(wiserouter.__all__)
+
+
+def test_a_type_checker_finds_the_names_that_an_import_of_all_brings(tmp_path):
+    packages = [import_module(name) for name in ("wiserouter", "wiserouter_litellm", "wiserouter_langchain")]
+    names = [name for one in packages for name in one.__all__ if not name.startswith("_")]
+    script = tmp_path / "script.py"
+    imports = [f"from {one.__name__} import *" for one in packages]
+    script.write_text("\n".join([*imports, f"[{', '.join(names)}, unknown]"]))
+    options = ["--config-file=", f"--cache-dir={os.devnull}", "--follow-imports=skip", "--explicit-package-bases"]
+    paths = {str(Path(one.__file__).parents[1]) for one in packages}
+    said = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, script, *[one.__file__ for one in packages]],
+        env={**os.environ, "MYPYPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    assert re.findall('Name "(.*)" is not defined', said) == ["unknown"], said
 
 
 def test_names_and_modules_are_loaded_when_they_are_used():
