@@ -48,6 +48,7 @@ class _Comparison:
 
     def __init__(self, root: object) -> None:
         self._root, self._steps = root, 0
+        self._named: dict[str, object] = {}
 
     def fits(self, value: object, schema: object) -> bool:
         self._step(1)
@@ -55,7 +56,7 @@ class _Comparison:
             return schema is not False
         self._step(sum(len(part) for part in (schema, *schema.values()) if isinstance(part, list | Mapping)))
         if "$ref" in schema:
-            return self.fits(value, _referred(self._root, schema["$ref"]))
+            return self.fits(value, self._referred(schema["$ref"]))
         return (
             _has_type(value, schema)
             and _is_listed(value, schema)
@@ -69,6 +70,14 @@ class _Comparison:
         self._steps += parts
         if self._steps > MOST_STEPS:
             raise _TooLong
+
+    def _referred(self, reference: object) -> object:
+        """Return the part that a reference names, which is looked up once: a text may be as long as its schema."""
+        if not isinstance(reference, str):
+            return True
+        if reference not in self._named:
+            self._named[reference] = _part_named(self._root, reference)
+        return self._named[reference]
 
     def _fits_object(self, value: dict[str, Any], schema: Mapping[str, Any]) -> bool:
         properties, others = _mapping(schema.get("properties")), schema.get("additionalProperties")
@@ -84,9 +93,9 @@ class _Comparison:
         return all(map(self.fits, value, repeat(schema["items"])))
 
 
-def _referred(root: object, reference: object) -> object:
+def _part_named(root: object, reference: str) -> object:
     """Return the part of a schema that a reference names; True, which everything fits, where it names no part of it."""
-    if not isinstance(reference, str) or not f"{reference}/".startswith("#/"):
+    if not f"{reference}/".startswith("#/"):
         return True
     found = root
     for name in reference.split("/")[1:]:

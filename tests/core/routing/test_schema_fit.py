@@ -34,6 +34,7 @@ SLOW = {
     "a reference to itself": ("1", {"$ref": "#"}),
     "an expression without end": (json.dumps("a" * 40 + "!"), {"pattern": "^(a+)+$"}),
     "many values, many names": (json.dumps([""] * 20_000), {"items": {"enum": list(map(str, range(20_000)))}}),
+    "a reference of many names": (json.dumps([0] * 1_000), {"items": {"$ref": "#/" + "a/" * 100_000}}),
     "unlike elements": (json.dumps([[{"a": i}] for i in range(3_000)]), {"uniqueItems": True}),
 }
 
