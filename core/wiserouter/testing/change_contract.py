@@ -128,6 +128,18 @@ def starts_again_after_changes_of_both_kinds(shelf: Shelf) -> None:
         assert (seen.ledger(scope).budget.amount_usd, seen.ledger(scope).budget.limit) == (10.0, "expected")
 
 
+def ends_additions_where_it_starts_on_other_terms(shelf: Shelf) -> None:
+    """Take the amounts of a start on other terms, also where an administrator has added to one that stays the same."""
+    month = Budget(50.0, 2_000, every="month", limit="hard")
+    store, scope = opened(shelf, Budget(5.0, 100, every="day", limit="hard", within=month))
+    store.change(scope, BudgetChange(add_usd=6.0, every="month"))
+    other = other_store(shelf, store)
+    other.open(scope, Budget(7.0, 100, every="day", limit="hard", within=month))
+    for seen in (store, other):
+        seen.refresh()
+        assert [ledger.budget.amount_usd for ledger in seen.ledger(scope).each] == [7.0, 50.0]
+
+
 def changes_once_for_each_token(shelf: Shelf) -> None:
     """Answer a second request with the same token as the first one, and change nothing; refuse another request."""
     store, scope = opened(shelf)
@@ -185,6 +197,7 @@ CHANGE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     pauses_and_goes_on,
     ends_for_good,
     starts_again_after_changes_of_both_kinds,
+    ends_additions_where_it_starts_on_other_terms,
     changes_once_for_each_token,
     takes_every_change_of_a_crowd,
     keeps_the_latest_orders,

@@ -70,11 +70,16 @@ def amend(worker: Worker, scope: str, amount_usd: float | None, horizon: int | N
 
 def start_with(worker: Worker, scope: str, budget: Budget, parent: str | None, configured: str) -> None:
     """Change the amounts and horizons of the running budgets to those of a start; a pause stays."""
-    _, view = _present(worker, scope)
+    account, view = _present(worker, scope)
     configured = "" if configured == text_of_terms(budget, parent) else configured
     terms = AccountTerms(budget, parent, pause=view.terms.pause, configured=configured)
-    pairs = enumerate(zip(budget.each, view.budget.each, strict=True))
-    _amend(worker, scope, terms, {level: one.amount_usd for level, (one, former) in pairs if one != former})
+    former = view.budget.each
+    amounts_usd = {
+        level: one.amount_usd
+        for level, (one, ledger) in enumerate(zip(budget.each, account.each, strict=False))  # its parents come after it
+        if one != former[level] or one.amount_usd != ledger.budget.amount_usd  # of this window alone
+    }
+    _amend(worker, scope, terms, amounts_usd)
 
 
 def joined(view: AccountView, budget: Budget, store: str) -> Budget:
