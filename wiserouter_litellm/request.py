@@ -30,7 +30,6 @@ PLACEHOLDERS = frozenset(
 """The texts that LiteLLM passes for calls without text to route by: images, audio, files, batches."""
 
 _TEXT_ROUTES = ("/chat/completions", "/completions", "/responses", "/messages")
-_INPUT_ROUTES = ("/responses", "/chat/completions")
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "tool_result", "tool_use", "thinking", "refusal"})
 _TEXT_KEYS = frozenset(
     {
@@ -291,10 +290,10 @@ def _is_prompt(kwargs: Mapping[str, Any]) -> bool:
 
 
 def _is_for_responses(kwargs: Mapping[str, Any]) -> bool:
-    """Return True if `input` is that of a response: moderations and compactions have one as well."""
+    """Return True if `input` is that of a response, on any route of text; moderations and compactions have one, too."""
     url = _url(kwargs)
     if url:
-        return url.endswith(_INPUT_ROUTES)
+        return url.endswith(_TEXT_ROUTES)
     return "litellm_metadata" in kwargs or "metadata" not in kwargs  # moderations have only the latter
 
 

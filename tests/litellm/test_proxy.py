@@ -4,8 +4,10 @@ import secrets
 import time
 import uuid
 
+import litellm
 import pytest
 import respx
+from litellm.integrations.custom_logger import CustomLogger
 
 from support.groups import asked, fitted
 from support.providers import URL, cost_usd, failing
@@ -125,6 +127,20 @@ def test_a_retry_is_answered_by_another_model_and_the_header_says_so(client):
         assert asked(mock)[0] == "large"
     assert response.headers["x-wiserouter-model"] == "small"
     wait(lambda: router(client).status().in_flight == 0)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_hard_budget_takes_every_surface_beside_other_callbacks(client, provider, monkeypatch, surface):
+    class Other(CustomLogger):
+        async def async_pre_call_deployment_hook(self, kwargs, call_type):
+            return None
+
+    monkeypatch.setattr(litellm, "callbacks", [*litellm.callbacks, Other()])
+    path, body = SURFACES[surface]
+    before = router(client, "hard").status()
+    response = post(client, path, {"model": "hard", **body(f"q {uuid.uuid4()}")})
+    assert response.status_code == 200, response.text
+    wait(lambda: router(client, "hard").status().charged == before.charged + 1)
 
 
 @pytest.mark.parametrize("surface", SURFACES)
