@@ -14,6 +14,7 @@ from typing import Any
 from wiserouter import Usage
 from wiserouter.integration import Bill, estimated_usage
 from wiserouter_litellm.billed_tier import billed_tier, drops_tier
+from wiserouter_litellm.cached_answers import is_of_cache
 from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
@@ -48,7 +49,7 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
         If a cost or a number of tokens is negative, infinite or no number.
     """
     logged = kwargs.get("standard_logging_object") or {}
-    if kwargs.get("cache_hit") or logged.get("cache_hit"):
+    if is_of_cache(kwargs):
         return Bill(0.0, model=info.model, learn=False)
     reported = reported_usd(kwargs)
     usage = usage_of(getattr(response, "usage", None), logged)

@@ -18,3 +18,14 @@ def is_replay(request_data: Mapping[str, Any]) -> bool:
     """
     details = field_of(request_data.get("litellm_logging_obj"), "caching_details")
     return field_of(details, "cache_hit") is True
+
+
+def is_of_cache(event: Mapping[str, Any]) -> bool:
+    """Return True if a log event says that the cache gave the answer.
+
+    Examples
+    --------
+    >>> is_of_cache({"standard_logging_object": {"cache_hit": True}})
+    True
+    """
+    return bool(event.get("cache_hit") or (event.get("standard_logging_object") or {}).get("cache_hit"))

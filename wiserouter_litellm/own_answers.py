@@ -15,6 +15,7 @@ from typing import Any
 from wiserouter.integration import Bill
 from wiserouter_litellm.attempts import OpenAttempt
 from wiserouter_litellm.billing import bill_of, read_answer
+from wiserouter_litellm.cached_answers import is_of_cache
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, fields_of
 from wiserouter_litellm.redacted_texts import REDACTED
@@ -29,11 +30,11 @@ _REDACTED_MESSAGES = [{"role": "user", "content": REDACTED}]
 def is_of_earlier_call(attempt: OpenAttempt | None, kwargs: Mapping[str, Any]) -> bool:
     """Return True if an event under the mark of an attempt is that of the call before it, with which it shares a log.
 
-    LiteLLM shows every whole answer before it reports it.
+    LiteLLM shows every whole answer of a provider before it reports it, but none of its cache, as of a fallback.
     """
     if attempt is None or attempt.started is None:
         return False
-    return not attempt.answered and not kwargs.get("stream")
+    return not (attempt.answered or kwargs.get("stream") or is_of_cache(kwargs))
 
 
 def read_event(

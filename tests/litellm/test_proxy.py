@@ -129,6 +129,21 @@ def test_a_retry_is_answered_by_another_model_and_the_header_says_so(client):
     wait(lambda: router(client).status().in_flight == 0)
 
 
+def test_an_answer_of_the_cache_for_a_fallback_costs_nothing(client):
+    before = router(client, "hard").status()
+    with respx.mock() as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing("small", "large", status=429))
+        for n in (1, 2):
+            message = {"role": "user", "content": "the same question"}
+            response = post(client, "/v1/chat/completions", {"model": "hard", "messages": [message]})
+            assert response.status_code == 200, response.text
+            wait(lambda n=n: router(client, "hard").status().charged == before.charged + n)
+        assert asked(mock).count("rescue") == 1
+    after = router(client, "hard").status()
+    assert (after.in_flight, after.presumed) == (0, before.presumed)
+    assert after.spent_usd - before.spent_usd == pytest.approx(cost_usd("small"))  # the prices of the rescue
+
+
 @pytest.mark.parametrize("surface", SURFACES)
 def test_a_hard_budget_takes_every_surface_beside_other_callbacks(client, provider, monkeypatch, surface):
     class Other(CustomLogger):
