@@ -17,7 +17,7 @@ from wiserouter_litellm.attempts import OpenAttempt
 from wiserouter_litellm.billing import bill_of, read_answer
 from wiserouter_litellm.cached_answers import is_of_cache
 from wiserouter_litellm.deployments import DeploymentInfo
-from wiserouter_litellm.json_objects import MAPPING, fields_of
+from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
 from wiserouter_litellm.redacted_texts import REDACTED
 
 _REPORTED_THEMSELVES = "anthropic_messages"
@@ -54,7 +54,7 @@ def read_event(
     ValueError
         If a cost or a number of tokens is negative, infinite or no number.
     """
-    own = None if attempt is None else _own_bill(attempt, kwargs, info)
+    own = None if attempt is None else _own_bill(attempt, kwargs, response, info)
     if own is not None:
         return own, False, False
     replayed = attempt is not None and attempt.replayed
@@ -71,15 +71,24 @@ def unredacted(attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response:
     return attempt.answer
 
 
-def _own_bill(attempt: OpenAttempt, kwargs: Mapping[str, Any], info: DeploymentInfo) -> Bill | None:
-    """Return the bill of an attempt whose event may show the answer of another call; None where there is no other."""
+def _own_bill(attempt: OpenAttempt, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill | None:
+    """Return the bill of an attempt whose event may show the answer of another call; None where it shows its own.
+
+    Only the event has the fees that LiteLLM knows of, such as those of searches.
+    """
     if kwargs.get("call_type") == _REPORTED_THEMSELVES:
         return None
     if not attempt.followed:
-        return None if attempt.started is None else attempt.bill
+        return None if attempt.started is None or _is_same(attempt.answer, response) else attempt.bill
     usage = _usage_of(kwargs.get("original_response"))
     event = {**kwargs, "response_cost": None, "standard_logging_object": None}
     return None if usage is None else bill_of(event, SimpleNamespace(usage=usage), info)
+
+
+def _is_same(answer: object, response: object) -> bool:
+    """Return True if an event shows an answer, redacted or not."""
+    id_ = field_of(answer, "id")
+    return answer is response or (id_ is not None and id_ == field_of(response, "id"))
 
 
 def _usage_of(answered: object) -> dict[str, Any] | None:
