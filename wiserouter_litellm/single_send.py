@@ -23,6 +23,9 @@ SENDS_ONCE: ContextVar[Callable[[], bool] | None] = ContextVar("wiserouter_sends
 _AGAIN = "single_connection_post_request"
 """The method by which LiteLLM sends again, while it handles the error of the first connection."""
 
+_MARK = "sends_once"
+"""The attribute by which a method that was replaced is known."""
+
 _RETRIES = "get_max_retries"
 """The method by which OpenAI's client learns how often it may send a request again."""
 
@@ -48,9 +51,12 @@ def _install() -> None:
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    """Replace a method unless that is done already; what others put around either one leaves the mark in sight."""
     method = getattr(owner, name, None)
-    if method is not None and not hasattr(method, "__wrapped__"):
-        setattr(owner, name, wraps(method)(wrapper(method)))
+    if method is not None and not hasattr(method, _MARK):
+        once = wraps(method)(wrapper(method))
+        setattr(once, _MARK, True)
+        setattr(owner, name, once)
 
 
 def _is_once() -> bool:

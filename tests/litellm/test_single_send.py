@@ -1,5 +1,7 @@
 """A connection that breaks after the request was read: under a hard limit nothing is sent again unreserved."""
 
+import functools
+import inspect
 import socket
 import struct
 import threading
@@ -96,7 +98,17 @@ async def test_each_request_that_reaches_the_provider_is_reserved_under_a_hard_l
         assert provider.billed >= status.presumed == 1
 
 
-def test_a_synchronous_request_is_sent_once_under_a_hard_limit(monkeypatch):
+@pytest.mark.parametrize("instrumented", [False, True])
+def test_a_synchronous_request_is_sent_once_under_a_hard_limit(monkeypatch, instrumented):
+    if instrumented:  # the method was replaced by somebody else, too, before any hard budget
+        options = openai._models.FinalRequestOptions
+        method = inspect.unwrap(options.get_max_retries)
+
+        @functools.wraps(method)
+        def traced(*arguments):
+            return method(*arguments)
+
+        monkeypatch.setattr(options, "get_max_retries", traced)
     with breaking(monkeypatch, "httpx") as provider:
         rows = [deployment(name, url=provider.url, model=f"deepinfra/{name}") for name in ("small", "large")]
         litellm_router = llms(*rows)
