@@ -74,12 +74,14 @@ def unredacted(attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response:
 def _own_bill(attempt: OpenAttempt, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill | None:
     """Return the bill of an attempt whose event may show the answer of another call; None where it shows its own.
 
-    Only the event has the fees that LiteLLM knows of, such as those of searches.
+    Only the event has the fees that LiteLLM knows of, such as those of searches. After a call that was answered it has,
+    in LiteLLM 1.109, the costs of both: it counts only where an error came before.
     """
     if kwargs.get("call_type") == _REPORTED_THEMSELVES:
         return None
     if not attempt.followed:
-        return None if attempt.started is None or _is_same(attempt.answer, response) else attempt.bill
+        is_again = attempt.earlier is not None and _is_same(attempt.answer, response)
+        return None if attempt.started is None or is_again else attempt.bill
     usage = _usage_of(kwargs.get("original_response"))
     event = {**kwargs, "response_cost": None, "standard_logging_object": None}
     return None if usage is None else bill_of(event, SimpleNamespace(usage=usage), info)

@@ -19,11 +19,13 @@ def answer(id_):
     return ModelResponse(id=id_, usage=usage, choices=[Choices(message=Message(content="yes"))])
 
 
-@pytest.mark.parametrize(("shown", "cost_usd"), [("second", FEE_USD), ("first", 0.001)])
-def test_fees_count_where_an_event_shows_the_answer_of_its_own_call(shown, cost_usd):
+@pytest.mark.parametrize(
+    ("shown", "error", "cost_usd"), [("second", 1, FEE_USD), ("first", 1, 0.001), ("second", None, 0.001)]
+)
+def test_fees_count_where_an_event_shows_the_answer_of_its_own_call_after_an_error(shown, error, cost_usd):
     group = attach(llms(), "wise", router=fitted(), budget=RICH).groups["wise"]
     attempt = OpenAttempt(group, group.router.decide(), started="when the first call was sent", answered=True)
-    attempt.answer, attempt.bill = answer("second"), Bill(0.001, model="small")
+    attempt.earlier, attempt.answer, attempt.bill = error, answer("second"), Bill(0.001, model="small")
     event = {"response_cost": FEE_USD, "litellm_params": {"model_info": {"id": "small"}}}
     bill, _, _ = read_event(attempt, event, answer(shown), info_of(group, {"id": "small"}), hard=False)
     assert bill.cost_usd == cost_usd
