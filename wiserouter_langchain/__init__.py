@@ -12,20 +12,20 @@ if find_spec("langchain_core") is None:
     raise MissingExtra("wiserouter_langchain", "langchain-core", "langchain")
 
 if TYPE_CHECKING:
+    from wiserouter_langchain.decisions.feedback import WiseFeedbackHandler as WiseFeedbackHandler
+    from wiserouter_langchain.decisions.feedback import pull_langsmith as pull_langsmith
+    from wiserouter_langchain.decisions.feedback import track_decisions as track_decisions
     from wiserouter_langchain.encoder import EmbeddingsEncoder as EmbeddingsEncoder
-    from wiserouter_langchain.feedback import WiseFeedbackHandler as WiseFeedbackHandler
-    from wiserouter_langchain.feedback import pull_langsmith as pull_langsmith
-    from wiserouter_langchain.feedback import track_decisions as track_decisions
     from wiserouter_langchain.middleware import WiseRouterMiddleware as WiseRouterMiddleware
     from wiserouter_langchain.runnable import RunnableWiseRouter as RunnableWiseRouter
 
 _HOMES = {
     "EmbeddingsEncoder": "encoder",
     "RunnableWiseRouter": "runnable",
-    "WiseFeedbackHandler": "feedback",
+    "WiseFeedbackHandler": "decisions.feedback",
     "WiseRouterMiddleware": "middleware",
-    "pull_langsmith": "feedback",
-    "track_decisions": "feedback",
+    "pull_langsmith": "decisions.feedback",
+    "track_decisions": "decisions.feedback",
 }
 
 if not TYPE_CHECKING:  # a type checker takes the names that it finds above: of a computed list it would read none

@@ -14,7 +14,7 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from wiserouter import Price, WiseRouter
 from wiserouter.evaluation.table import Table
-from wiserouter_langchain.routed_call import RECORD
+from wiserouter_langchain.decisions.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 
 TOKEN_USD = 1e-9

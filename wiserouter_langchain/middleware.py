@@ -24,10 +24,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import ensure_config
 
 from wiserouter.integration import Unit
-from wiserouter_langchain.call_environment import payer_of
-from wiserouter_langchain.conversation_ids import stated_run
-from wiserouter_langchain.routed_call import RECORD
-from wiserouter_langchain.run_at_work import RunAtWork, run_at_work, tool_at_work, within_run
+from wiserouter_langchain.calls.call_environment import payer_of
+from wiserouter_langchain.calls.run_at_work import RunAtWork, run_at_work, tool_at_work, within_run
+from wiserouter_langchain.decisions.conversation_ids import stated_run
+from wiserouter_langchain.decisions.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 
 logger = logging.getLogger("wiserouter.langchain")

@@ -23,21 +23,21 @@ from pydantic import Field
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.integration import ContextLookup, Unit, admission_queue, check_value, load_tokenizer
-from wiserouter_langchain.call_environment import CallEnvironment
-from wiserouter_langchain.call_scope import arouted, routed
-from wiserouter_langchain.conversation_call import NamedRun
-from wiserouter_langchain.decision_index import DecisionIndex
-from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
-from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
-from wiserouter_langchain.judge import start_judge
-from wiserouter_langchain.model_streams import aclosed_at_end, closed_at_end
-from wiserouter_langchain.operations import OPERATIONS, ShownTools
-from wiserouter_langchain.pooled_chat_model import PooledChatModel
-from wiserouter_langchain.rests import Rests
+from wiserouter_langchain.calls.call_environment import CallEnvironment
+from wiserouter_langchain.calls.call_scope import arouted, routed
+from wiserouter_langchain.calls.event_streams import astream_events_v3, stream_events_v3
+from wiserouter_langchain.calls.generate import ainvoke_each, configs_of, invoke_each
+from wiserouter_langchain.calls.model_streams import aclosed_at_end, closed_at_end
+from wiserouter_langchain.calls.pooled_chat_model import PooledChatModel
+from wiserouter_langchain.calls.rests import Rests
+from wiserouter_langchain.decisions.conversation_call import NamedRun
+from wiserouter_langchain.decisions.decision_index import DecisionIndex
+from wiserouter_langchain.decisions.judge import start_judge
+from wiserouter_langchain.decisions.shadow import shadow_setting
+from wiserouter_langchain.pool.wrapped_models import all_unwrapped
+from wiserouter_langchain.requests.operations import OPERATIONS, ShownTools
 from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members, start_tracing
-from wiserouter_langchain.shadow import shadow_setting
 from wiserouter_langchain.structured_output import StructuredWiseRouter
-from wiserouter_langchain.wrapped_models import all_unwrapped
 
 
 class RunnableWiseRouter(PooledChatModel):

@@ -13,9 +13,9 @@ from langchain_core.language_models import BaseChatModel
 from wiserouter import Budget, Model, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router, split_arm, trace_decisions
-from wiserouter_langchain.call_environment import RoutingChatModel
-from wiserouter_langchain.pool_member import PoolMember, pool_member
-from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
+from wiserouter_langchain.calls.call_environment import RoutingChatModel
+from wiserouter_langchain.pool.pool_member import PoolMember, pool_member
+from wiserouter_langchain.pool.wrapped_models import PLAIN, Wrapping, unwrapped
 
 _ROUTER = "it is a router, which may call several models: put its models into this pool, or start the budget on it"
 """The reason why a hard budget cannot bound the calls of a router."""

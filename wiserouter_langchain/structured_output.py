@@ -9,7 +9,7 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-from wiserouter_langchain.operations import OPERATIONS
+from wiserouter_langchain.requests.operations import OPERATIONS
 
 
 class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from wiserouter_litellm.errors import BudgetUncertain as BudgetUncertain
     from wiserouter_litellm.errors import SettingsError as SettingsError
     from wiserouter_litellm.errors import UnknownCall as UnknownCall
+    from wiserouter_litellm.hooks.wise_callback import WiseCallback as WiseCallback
     from wiserouter_litellm.strategy import WiseRoutingStrategy as WiseRoutingStrategy
-    from wiserouter_litellm.wise_callback import WiseCallback as WiseCallback
 
 _HOMES = {
     "BudgetRefused": "errors",
@@ -32,7 +32,7 @@ _HOMES = {
     "LiteLLMEncoder": "encoder",
     "SettingsError": "errors",
     "UnknownCall": "errors",
-    "WiseCallback": "wise_callback",
+    "WiseCallback": "hooks.wise_callback",
     "WiseRoutingStrategy": "strategy",
     "attach": "attachment",
     "detach": "attachment",

@@ -15,16 +15,22 @@ from litellm.router import Router
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, DrawBy, Params, Unit, shadow_of
-from wiserouter_litellm.deployments import Deployment
-from wiserouter_litellm.dispatcher import register, unregister
-from wiserouter_litellm.group import FallbackPolicy
-from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
-from wiserouter_litellm.litellm_compat import call_defaults_of, check_litellm, deployments_of, hands_out, ownership
-from wiserouter_litellm.pre_call_checks import move_before_pins
-from wiserouter_litellm.request_values import value_in_metadata
-from wiserouter_litellm.scopes import ScopeFromMetadata
-from wiserouter_litellm.sync_selection import selecting
-from wiserouter_litellm.wise_callback import WiseCallback
+from wiserouter_litellm.deployments.litellm_compat import (
+    call_defaults_of,
+    check_litellm,
+    deployments_of,
+    hands_out,
+    ownership,
+)
+from wiserouter_litellm.deployments.registry import Deployment
+from wiserouter_litellm.groups.group import FallbackPolicy
+from wiserouter_litellm.groups.group_setup import Limit, conversation_terms, open_group
+from wiserouter_litellm.groups.request_values import value_in_metadata
+from wiserouter_litellm.groups.scopes import ScopeFromMetadata
+from wiserouter_litellm.hooks.dispatcher import register, unregister
+from wiserouter_litellm.hooks.pre_call_checks import move_before_pins
+from wiserouter_litellm.hooks.sync_selection import selecting
+from wiserouter_litellm.hooks.wise_callback import WiseCallback
 
 _ATTACHED = "_wiserouter_callback"
 _SYNC = "get_available_deployment"

@@ -8,8 +8,8 @@ from typing import Any
 import litellm
 
 from wiserouter.integration import Embedded, RemoteEncoder
-from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.price_map import rate_card_of
+from wiserouter_litellm.deployments.litellm_compat import deployments_of
+from wiserouter_litellm.deployments.price_map import rate_card_of
 
 
 class LiteLLMEncoder(RemoteEncoder):

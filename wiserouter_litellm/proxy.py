@@ -30,24 +30,24 @@ from wiserouter import (
 )
 from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
-from wiserouter_litellm.alerts import start_alerts
-from wiserouter_litellm.boot_refusal import announce_refusal
-from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
-from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.deployments.litellm_compat import check_litellm, ownership
+from wiserouter_litellm.deployments.registry import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError, uncountable
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.group_setup import open_group
-from wiserouter_litellm.judge import start_judge
-from wiserouter_litellm.limit_settings import MEASURED, LimitSettings
-from wiserouter_litellm.litellm_compat import check_litellm, ownership
-from wiserouter_litellm.metrics import watch_groups
-from wiserouter_litellm.other_surfaces import acheck_left, asked_groups
-from wiserouter_litellm.request_values import CallerValues
-from wiserouter_litellm.scopes import CallerScopes
-from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
-from wiserouter_litellm.several_models import refuse_several
-from wiserouter_litellm.wise_callback import WiseCallback, translate_error
+from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.groups.group_setup import open_group
+from wiserouter_litellm.groups.request_values import CallerValues
+from wiserouter_litellm.groups.scopes import CallerScopes
+from wiserouter_litellm.hooks.wise_callback import WiseCallback, translate_error
+from wiserouter_litellm.operating.alerts import start_alerts
+from wiserouter_litellm.operating.metrics import watch_groups
+from wiserouter_litellm.requests.several_models import refuse_several
+from wiserouter_litellm.settings.boot_refusal import announce_refusal
+from wiserouter_litellm.settings.budget_settings import AccountSettings, ScopeSettings
+from wiserouter_litellm.settings.limit_settings import MEASURED, LimitSettings
+from wiserouter_litellm.settings.proxy_settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
+from wiserouter_litellm.settlement.judge import start_judge
+from wiserouter_litellm.settlement.other_surfaces import acheck_left, asked_groups
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -120,12 +120,14 @@ def _build() -> ProxyCallback:
     watch_groups(callback.groups, on=settings.metrics)
     start_alerts(callback.groups, settings.alerts)
     if settings.feedback_pull is not None:
-        from wiserouter_litellm.feedback_pull import start_pull  # most proxies pull nothing
+        from wiserouter_litellm.settlement.feedback_pull import start_pull  # most proxies pull nothing
 
         start_pull(callback, settings.feedback_pull)
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
-        from wiserouter_litellm.proxy_routes import mount  # imports the proxy, which only its workers have loaded
+        from wiserouter_litellm.operating.proxy_routes import (
+            mount,  # imports the proxy, which only its workers have loaded
+        )
 
         mount(proxy.app, callback)
         if settings.batches is not None or hasattr(proxy.app.state, "wiserouter_batches"):

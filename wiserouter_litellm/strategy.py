@@ -18,18 +18,18 @@ from litellm.types.router import CustomRoutingStrategyBase
 from wiserouter import Budget, WiseRouter
 from wiserouter.integration import MAX_WAIT_S, DrawBy, Params, Unit
 from wiserouter_litellm.attachment import AttachedCallback
-from wiserouter_litellm.dispatcher import register
-from wiserouter_litellm.group import FallbackPolicy, Group
-from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
-from wiserouter_litellm.last_look import keep_last
-from wiserouter_litellm.litellm_compat import call_defaults_of, check_litellm, deployments_of, ownership
-from wiserouter_litellm.origin import metadata_of
-from wiserouter_litellm.other_surfaces import acheck_left
-from wiserouter_litellm.request_values import value_in_metadata
-from wiserouter_litellm.scopes import ScopeFromMetadata
-from wiserouter_litellm.selection import Selection
-from wiserouter_litellm.sync_selection import selecting
-from wiserouter_litellm.wise_callback import translate_error
+from wiserouter_litellm.deployments.litellm_compat import call_defaults_of, check_litellm, deployments_of, ownership
+from wiserouter_litellm.groups.group import FallbackPolicy, Group
+from wiserouter_litellm.groups.group_setup import Limit, conversation_terms, open_group
+from wiserouter_litellm.groups.last_look import keep_last
+from wiserouter_litellm.groups.request_values import value_in_metadata
+from wiserouter_litellm.groups.scopes import ScopeFromMetadata
+from wiserouter_litellm.groups.selection import Selection
+from wiserouter_litellm.hooks.dispatcher import register
+from wiserouter_litellm.hooks.sync_selection import selecting
+from wiserouter_litellm.hooks.wise_callback import translate_error
+from wiserouter_litellm.requests.origin import metadata_of
+from wiserouter_litellm.settlement.other_surfaces import acheck_left
 
 
 class StrategyCallback(AttachedCallback):

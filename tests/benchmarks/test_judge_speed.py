@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from wiserouter import Budget, Model, Price, WiseRouter
-from wiserouter_litellm.attempts import OpenAttempt
-from wiserouter_litellm.judge import offer_answer
+from wiserouter_litellm.groups.attempts import OpenAttempt
+from wiserouter_litellm.settlement.judge import offer_answer
 
 TARGET_US = 50.0
 CALLS = 2_000

@@ -14,11 +14,11 @@ from support.hostile_bodies import BODIES, HI, body_for, cases
 from support.providers import deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
-from wiserouter_litellm.candidates import bounded_params
-from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS
-from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.parameters import _ROUTER_KEYS, ALLOWED, OWN_REFUSED, SENT_REFUSED
-from wiserouter_litellm.request import surface_of
+from wiserouter_litellm.deployments.litellm_compat import deployments_of
+from wiserouter_litellm.groups.candidates import bounded_params
+from wiserouter_litellm.requests.limits import ALL_ANSWERS, ALL_LIMITS
+from wiserouter_litellm.requests.parameters import _ROUTER_KEYS, ALLOWED, OWN_REFUSED, SENT_REFUSED
+from wiserouter_litellm.requests.request import surface_of
 
 CAP = 60
 NOT_SENT = {*all_litellm_params, *_ROUTER_KEYS, "timeout", "extra_body", "extra_headers"}

@@ -17,7 +17,7 @@ from support.chat_stub import PRICES, StubChat, routed
 from wiserouter import Budget, Model, WiseRouter
 from wiserouter.errors import UnknownModel
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.dropped_streams import when_dropped
+from wiserouter_langchain.calls.dropped_streams import when_dropped
 
 SECRET: ContextVar[str] = ContextVar("secret", default="unset")
 

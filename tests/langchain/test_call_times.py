@@ -7,7 +7,7 @@ from langchain_core.language_models import FakeListChatModel
 from support.chat_stub import StubChat
 from wiserouter import Budget, Limit, Limits, Price, UseRate
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.usage_observer import UsageObserver, observe
+from wiserouter_langchain.billing.usage_observer import UsageObserver, observe
 
 PRICES = {"small": Price(1e-6, 2e-6), "large": Price(2e-6, 4e-6)}
 

@@ -14,8 +14,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from wiserouter_langchain.conversation_ids import MOST_ANSWERS, stated_ids, turns_of
-from wiserouter_langchain.routed_call import RECORD
+from wiserouter_langchain.decisions.conversation_ids import MOST_ANSWERS, stated_ids, turns_of
+from wiserouter_langchain.decisions.routed_call import RECORD
 
 
 def answered(id_, text="hi"):

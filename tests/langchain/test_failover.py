@@ -11,7 +11,7 @@ from support.chat_stub import PRICES, StubChat, core, hard_core, routed
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.rests import Rests
+from wiserouter_langchain.calls.rests import Rests
 
 TEXT = StubChat().text
 

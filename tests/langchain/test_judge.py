@@ -13,8 +13,9 @@ from pydantic import Field
 
 from wiserouter import Budget, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter_langchain import RunnableWiseRouter, pool_member
-from wiserouter_langchain.price_catalogue import at_this_moment
+from wiserouter_langchain import RunnableWiseRouter
+from wiserouter_langchain.billing.price_catalogue import at_this_moment
+from wiserouter_langchain.pool import pool_member
 
 PRICES = {"small": Price(1e-7, 4e-7), "large": Price(3e-6, 1.5e-5)}
 USAGE = {"input_tokens": 100, "output_tokens": 2, "total_tokens": 102}

@@ -17,8 +17,15 @@ from support.chat_stub import PRICES, StubChat
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput, UnknownPrice, WiseRouterError
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits, costly_field, provider_tools
-from wiserouter_langchain.operations import OPERATIONS
+from wiserouter_langchain.requests.limits import (
+    ANSWERS,
+    HARMLESS,
+    OUTPUT_LIMITS,
+    bounded_limits,
+    costly_field,
+    provider_tools,
+)
+from wiserouter_langchain.requests.operations import OPERATIONS
 
 MOST = 8_192
 WINDOW = 16_384

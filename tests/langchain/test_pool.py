@@ -15,8 +15,8 @@ from wiserouter import Budget, Model, Price
 from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownPrice
 from wiserouter.integration import count_tokens
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.candidates import at_present_prices
-from wiserouter_langchain.pool_member import pool_member
+from wiserouter_langchain.decisions.candidates import at_present_prices
+from wiserouter_langchain.pool.pool_member import pool_member
 
 
 def pool(small=None, large=None):

@@ -17,11 +17,11 @@ from support.chat_stub import StubChat
 from wiserouter import Budget, Price, Usage
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.pool_member import pool_member
-from wiserouter_langchain.price_catalogue import _possible, at_this_moment, rate_card_of
-from wiserouter_langchain.request import request_of
-from wiserouter_langchain.settlement import bill_of_run, reported_usd, usage_of
-from wiserouter_langchain.usage_observer import ModelRun, with_stated_usage
+from wiserouter_langchain.billing.price_catalogue import _possible, at_this_moment, rate_card_of
+from wiserouter_langchain.billing.settlement import bill_of_run, reported_usd, usage_of
+from wiserouter_langchain.billing.usage_observer import ModelRun, with_stated_usage
+from wiserouter_langchain.pool.pool_member import pool_member
+from wiserouter_langchain.requests.request import request_of
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 MODELS = {
@@ -39,7 +39,7 @@ def test_your_own_price_comes_first():
 def test_no_price_is_refused_with_the_remedy(monkeypatch):
     with pytest.raises(UnknownPrice, match=r"prices=\{'mine': Price\(input=\.\.\., output=\.\.\.\)\}"):
         rate_card_of("mine", StubChat(model="unheard-of"), None)
-    monkeypatch.setattr("wiserouter_langchain.price_catalogue.find_spec", lambda name: None)
+    monkeypatch.setattr("wiserouter_langchain.billing.price_catalogue.find_spec", lambda name: None)
     with pytest.raises(UnknownPrice, match=r"pip install 'wiserouter\[langchain\]'"):
         rate_card_of("mini", MODELS["gpt-4o-mini"], None)
 

@@ -14,7 +14,7 @@ from langchain_core.messages import (
 from support.harness_shapes import SHAPES, TASK
 from wiserouter import Budget, Estimates, Model, Offline, Price, WiseRouter
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.request import request_of
+from wiserouter_langchain.requests.request import request_of
 
 TOOL_CALLING = AIMessage("", tool_calls=[{"name": "ls", "args": {}, "id": "1"}])
 OWN = {

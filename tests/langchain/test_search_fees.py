@@ -11,12 +11,12 @@ from wiserouter import Budget, Price
 from wiserouter.errors import UnknownPrice
 from wiserouter.integration import RateCard, rates_of
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.pool_member import pool_member
-from wiserouter_langchain.price_catalogue import rate_card_of
-from wiserouter_langchain.request import request_of
-from wiserouter_langchain.search_fees import always_searches, n_searches
-from wiserouter_langchain.settlement import bill_of_run
-from wiserouter_langchain.usage_observer import ModelRun
+from wiserouter_langchain.billing.price_catalogue import rate_card_of
+from wiserouter_langchain.billing.search_fees import always_searches, n_searches
+from wiserouter_langchain.billing.settlement import bill_of_run
+from wiserouter_langchain.billing.usage_observer import ModelRun
+from wiserouter_langchain.pool.pool_member import pool_member
+from wiserouter_langchain.requests.request import request_of
 
 PRICE = Price(1e-6, 2e-6)
 USAGE = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}

@@ -12,9 +12,9 @@ from support.chat_calls import City
 from support.chat_stub import PRICES, StubChat
 from wiserouter import Budget
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.limits import HARMLESS, UNREAD
-from wiserouter_langchain.operations import OPERATIONS
-from wiserouter_langchain.request import request_of
+from wiserouter_langchain.requests.limits import HARMLESS, UNREAD
+from wiserouter_langchain.requests.operations import OPERATIONS
+from wiserouter_langchain.requests.request import request_of
 
 LONG = "a text of the caller's own " * 200
 Described = create_model("Described", city=(str, Field(description=LONG)))

@@ -19,7 +19,8 @@ from wiserouter.errors import (
     BudgetExhausted,
 )
 from wiserouter.integration import estimated_usage
-from wiserouter_langchain import RunnableWiseRouter, settlement
+from wiserouter_langchain import RunnableWiseRouter
+from wiserouter_langchain.billing import settlement
 
 
 class Scripted(StubChat):

@@ -17,8 +17,8 @@ from support.chat_calls import DOORS, City, collect
 from support.chat_stub import PRICES, StubChat, core, cost_usd, hard_core, routed
 from wiserouter import Budget
 from wiserouter_langchain import RunnableWiseRouter
-from wiserouter_langchain.call_scope import logger
-from wiserouter_langchain.settlement import usage_of
+from wiserouter_langchain.billing.settlement import usage_of
+from wiserouter_langchain.calls.call_scope import logger
 
 REQUEST = httpx.Request("POST", "http://provider.test/v1/chat/completions")
 EXPECTED_USD = 1e-4  # of every call, by the stub router's estimates

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.webhooks import receiving
 from wiserouter.integration import DeliveryFailed, Notice
 from wiserouter_litellm import SettingsError
-from wiserouter_litellm.alerts import PROXY, LiteLLMAlerting, start_alerts
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.operating.alerts import PROXY, LiteLLMAlerting, start_alerts
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 WISE = {"groups": {"wise": {"budget_usd": 5.0, "requests": 100}}}
 
@@ -65,7 +65,7 @@ def test_no_name_opens_a_link_or_a_line_in_slack(scope):
     alerting = Alerting("slack")
 
     async def send():
-        from wiserouter_litellm.alerts import _send
+        from wiserouter_litellm.operating.alerts import _send
 
         await _send(alerting, notice(scope))
 

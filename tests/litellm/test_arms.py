@@ -12,9 +12,9 @@ from support.providers import INPUT_USD, OUTPUT_USD, TOKENS, URL, chat, deployme
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
-from wiserouter_litellm.arms import agrees, arms_of_settings, is_said, with_arm
+from wiserouter_litellm.deployments.arms import agrees, arms_of_settings, is_said, with_arm
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 LOW, HIGH = {"reasoning_effort": "low"}, {"reasoning_effort": "high"}
 ARMS = {"large": [LOW, HIGH]}

@@ -10,9 +10,10 @@ from support.billing_stub import billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import INPUT_USD, OUTPUT_USD, deployment
 from wiserouter import Budget
-from wiserouter_litellm import attach, billing
-from wiserouter_litellm.billing import bill_of, is_understated
-from wiserouter_litellm.deployments import DeploymentRegistry
+from wiserouter_litellm import attach
+from wiserouter_litellm.billing import bill as billing
+from wiserouter_litellm.billing.bill import bill_of, is_understated
+from wiserouter_litellm.deployments.registry import DeploymentRegistry
 
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 STREAM = {"stream": True}

@@ -6,9 +6,11 @@ from litellm.types.utils import Choices, Message, ModelResponse, Usage
 
 from support.groups import RICH, fitted, llms
 from support.providers import TOKENS, cost_usd
-from wiserouter_litellm import attach, billing, blocked_answers
-from wiserouter_litellm.attempts import OpenAttempt
-from wiserouter_litellm.blocked_answers import bill_of_answer
+from wiserouter_litellm import attach
+from wiserouter_litellm.billing import bill as billing
+from wiserouter_litellm.groups.attempts import OpenAttempt
+from wiserouter_litellm.settlement import blocked_answers
+from wiserouter_litellm.settlement.blocked_answers import bill_of_answer
 
 
 def bill(router, **hidden):

@@ -15,9 +15,9 @@ from support.providers import TOKENS, URL, answer, deployment
 from wiserouter import Limit, Limits
 from wiserouter_litellm import attach
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.limit_settings import LimitSettings
 from wiserouter_litellm.proxy import _groups_of
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.limit_settings import LimitSettings
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 SLEEP_S = {"small": 0.02, "large": 0.2}
 

@@ -9,7 +9,7 @@ from support.groups import HI, RICH, add, asked, fitted, llms, remove
 from support.providers import cost_usd, deployment
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter_litellm import WiseRoutingStrategy, attach
-from wiserouter_litellm.deployments import DeploymentRegistry
+from wiserouter_litellm.deployments.registry import DeploymentRegistry
 
 SIDES = ("input_cost_per_token", "output_cost_per_token")
 

@@ -15,7 +15,7 @@ from support.groups import HI, asked, fitted, llms
 from support.providers import URL, chat, cost_usd, deployment, failing, responses_body
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, attach
-from wiserouter_litellm.litellm_compat import issued_id
+from wiserouter_litellm.deployments.litellm_compat import issued_id
 
 
 def mixing(limit="hard", *deployments, store="memory://", **settings):

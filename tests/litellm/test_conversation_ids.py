@@ -4,8 +4,8 @@ import pytest
 from litellm.constants import SESSION_ID_GENERATED_METADATA_KEY
 from litellm.proxy.litellm_pre_call_utils import LiteLLMProxyRequestSetup
 
-from wiserouter_litellm.conversation_ids import MOST_ID_CHARS, stated_ids, tenant_of
-from wiserouter_litellm.feedback_keys import feedback_key
+from wiserouter_litellm.conversations.conversation_ids import MOST_ID_CHARS, stated_ids, tenant_of
+from wiserouter_litellm.conversations.feedback_keys import feedback_key
 
 UUID = "e96634a3-fa28-4083-b354-55542e2dca01"
 OTHER = "0b7c6a52-9d0e-4d5e-8f44-1d2f3a4b5c6d"

@@ -13,8 +13,8 @@ from support.providers import chat, deployment, failing
 from wiserouter import Budget, Conversations
 from wiserouter.errors import InvalidInput, RunBudgetExhausted
 from wiserouter_litellm import BudgetRefused, UnknownCall, attach, detach
-from wiserouter_litellm.feedback_keys import feedback_key
-from wiserouter_litellm.request_conversation import conversation_of_request, session_key
+from wiserouter_litellm.conversations.feedback_keys import feedback_key
+from wiserouter_litellm.conversations.request_conversation import conversation_of_request, session_key
 
 RUN = {"unit": "run"}
 TASK = {"role": "user", "content": "fix the failing test in the parser"}

@@ -49,7 +49,7 @@ async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(stub, settl
 async def test_tools_and_reasoning_are_recognised_as_well(stub):
     import litellm
 
-    from wiserouter_litellm.counted_streams import is_counted
+    from wiserouter_litellm.billing.counted_streams import is_counted
 
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "small"}
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}

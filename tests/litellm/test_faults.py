@@ -74,7 +74,7 @@ async def test_a_bill_that_cannot_be_read_is_a_fault_and_the_answer_arrives(prov
     def fail(*_, **__):
         raise Broken("no such bill")
 
-    monkeypatch.setattr("wiserouter_litellm.own_answers.read_answer", fail)
+    monkeypatch.setattr("wiserouter_litellm.settlement.own_answers.read_answer", fail)
     assert (await router_.acompletion(model="wise", messages=HI)).choices
     await settled(lambda: callback.groups["wise"].faults["accounting"] == 1)
     status = callback.groups["wise"].router.status()
@@ -125,7 +125,9 @@ def test_attaching_twice_or_nothing_is_refused():
 
 
 def test_a_litellm_that_would_lose_decisions_is_refused(monkeypatch):
-    monkeypatch.setattr("wiserouter_litellm.litellm_compat.Router", object)  # LiteLLM 1.110 has no such method
+    monkeypatch.setattr(
+        "wiserouter_litellm.deployments.litellm_compat.Router", object
+    )  # LiteLLM 1.110 has no such method
     with pytest.raises(SettingsError, match=r"litellm: its version must be below 1\.110, got 1\.") as refused:
         attach(llms(), "wise", budget=RICH)
     assert refused.value.key == "litellm"

@@ -6,8 +6,8 @@ from hashlib import blake2b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter_litellm.feedback_keys import feedback_key, keys_of_decision, keys_to_store, keys_to_try
-from wiserouter_litellm.origin import origin_of
+from wiserouter_litellm.conversations.feedback_keys import feedback_key, keys_of_decision, keys_to_store, keys_to_try
+from wiserouter_litellm.requests.origin import origin_of
 
 IDS = st.text(max_size=40)
 CALLERS = st.none() | st.text(max_size=40)

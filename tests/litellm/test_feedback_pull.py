@@ -5,8 +5,8 @@ import pytest
 from support.groups import HI, RICH, fitted, llms
 from wiserouter_litellm import attach
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.feedback_pull import RUNNING, start_pull
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
+from wiserouter_litellm.settlement.feedback_pull import RUNNING, start_pull
 
 WISE = {"budget_usd": 1.0, "every": "1d"}
 

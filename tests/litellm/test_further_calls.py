@@ -12,7 +12,8 @@ from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import deployment
 from wiserouter import Budget
-from wiserouter_litellm import attach, attempts
+from wiserouter_litellm import attach
+from wiserouter_litellm.groups import attempts
 
 SEARCH = "litellm_web_search"
 FUNCTION = {"name": SEARCH, "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}

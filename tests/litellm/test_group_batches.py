@@ -21,8 +21,8 @@ from wiserouter_litellm.batches.batch_prices import batch_cost_usd, batch_factor
 from wiserouter_litellm.batches.group_batches import GroupBatches
 from wiserouter_litellm.batches.kept_files import UnknownBatch
 from wiserouter_litellm.errors import BudgetRefused, SettingsError
-from wiserouter_litellm.group_setup import open_group
-from wiserouter_litellm.settings import BatchSettings, settings_of
+from wiserouter_litellm.groups.group_setup import open_group
+from wiserouter_litellm.settings.proxy_settings import BatchSettings, settings_of
 
 PROMPT = "a question of some length, so that its bytes bound the tokens that the service counts. " * 4
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from litellm.types.utils import Message, Usage
 
-from wiserouter_litellm.json_objects import field_of
+from wiserouter_litellm.requests.json_objects import field_of
 
 FIELDS = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "cache_read_input_tokens": 2}
 

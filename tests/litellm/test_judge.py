@@ -13,12 +13,12 @@ from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.fitting.imports import litellm as imports
 from wiserouter.integration import UnbilledFailure
 from wiserouter_litellm import attach
-from wiserouter_litellm.budget_settings import JudgeBlock
+from wiserouter_litellm.billing.redacted_texts import REDACTED
+from wiserouter_litellm.deployments.price_map import rate_card_of
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.judge import JUDGEMENT, LiteLLMJudge, answer_text, question_text, start_judge
-from wiserouter_litellm.price_map import rate_card_of
-from wiserouter_litellm.redacted_texts import REDACTED
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.budget_settings import JudgeBlock
+from wiserouter_litellm.settings.proxy_settings import settings_of
+from wiserouter_litellm.settlement.judge import JUDGEMENT, LiteLLMJudge, answer_text, question_text, start_judge
 
 TOOL_CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 JUDGE_USD = 20e-6 + 50 * 2e-6
@@ -146,7 +146,7 @@ async def test_cached_and_redacted_answers_are_not_judged(provider, settled):
         litellm.cache = None
     assert ours.status().judge.offered == 1
     with pytest.raises(InvalidInput, match="redacted"):
-        from wiserouter_litellm.judge import _readable
+        from wiserouter_litellm.settlement.judge import _readable
 
         _readable(question_text, "redacted-by-litellm")
     ours.stop_judging()

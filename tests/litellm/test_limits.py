@@ -17,11 +17,11 @@ from support.providers import INPUT_USD, OUTPUT_USD, URL, chat, deployment
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm import attach
-from wiserouter_litellm.limits import ALL_ANSWERS as ANSWERS
-from wiserouter_litellm.limits import ALL_LIMITS as OUTPUT_LIMITS
-from wiserouter_litellm.limits import write_limits
-from wiserouter_litellm.parameter_checks import EXTRA_BODY
-from wiserouter_litellm.request import n_prompts
+from wiserouter_litellm.requests.limits import ALL_ANSWERS as ANSWERS
+from wiserouter_litellm.requests.limits import ALL_LIMITS as OUTPUT_LIMITS
+from wiserouter_litellm.requests.limits import write_limits
+from wiserouter_litellm.requests.parameter_checks import EXTRA_BODY
+from wiserouter_litellm.requests.request import n_prompts
 
 CAP, UNLIMITED = 40, 4_000
 """The group's own limit, and the length of an answer that nothing limits."""

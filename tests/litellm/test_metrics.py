@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import wiserouter_litellm
-from wiserouter_litellm.metrics import FAULTS
+from wiserouter_litellm.operating.metrics import FAULTS
 
 SOURCES = Path(wiserouter_litellm.__file__).parent.rglob("*.py")
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"

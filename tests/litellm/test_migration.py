@@ -14,7 +14,7 @@ from support.groups import HI, asked
 from support.providers import cost_usd, deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 GUIDES = Path(__file__).parents[2] / "docs" / "migrating"
 

@@ -14,8 +14,9 @@ from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import deployment
 from wiserouter import Budget
-from wiserouter_litellm import BudgetRefused, attach, attempts, detach, last_look
-from wiserouter_litellm.last_look import LastLook
+from wiserouter_litellm import BudgetRefused, attach, detach
+from wiserouter_litellm.groups import attempts, last_look
+from wiserouter_litellm.groups.last_look import LastLook
 
 SURFACES = {
     "chat": lambda r, **kw: r.acompletion(model="wise", messages=HI, max_tokens=20, **kw),

@@ -13,7 +13,7 @@ from support.providers import INPUT_USD, URL, deployment, responses_body
 from wiserouter import Budget
 from wiserouter.integration import BudgetChange
 from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
-from wiserouter_litellm.other_surfaces import RecentIds
+from wiserouter_litellm.settlement.other_surfaces import RecentIds
 
 TOKENS = 40
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from wiserouter_litellm.outcome import UNBILLED_STATUSES, outcome_of
+from wiserouter_litellm.groups.outcome import UNBILLED_STATUSES, outcome_of
 
 REQUEST = httpx.Request("POST", "http://provider.test/v1/chat/completions")
 KEY = ConnectionKey("provider.test", 80, False, True, None, None, None)

@@ -12,7 +12,8 @@ from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
 from support.providers import cost_usd, deployment
 from wiserouter import Budget
-from wiserouter_litellm import attach, attempts
+from wiserouter_litellm import attach
+from wiserouter_litellm.groups import attempts
 
 HARD = Budget(10.0, 100, limit="hard")
 EXPECTED = Budget(10.0, 100)

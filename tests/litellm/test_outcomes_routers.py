@@ -12,7 +12,8 @@ from support.groups import HI, RICH, asked, fitted, llms
 from support.providers import cost_usd, deployment
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput
-from wiserouter_litellm import WiseRoutingStrategy, attach, attempts, detach
+from wiserouter_litellm import WiseRoutingStrategy, attach, detach
+from wiserouter_litellm.groups import attempts
 
 HARD = Budget(10.0, 1_000, limit="hard")
 LIMITS = pytest.mark.parametrize("budget", [HARD, RICH], ids=["hard", "expected"])

@@ -7,9 +7,9 @@ from support.groups import RICH, fitted, llms
 from support.providers import TOKENS
 from wiserouter.integration import Bill
 from wiserouter_litellm import attach
-from wiserouter_litellm.attempts import OpenAttempt
-from wiserouter_litellm.events import info_of
-from wiserouter_litellm.own_answers import read_event
+from wiserouter_litellm.groups.attempts import OpenAttempt
+from wiserouter_litellm.settlement.events import info_of
+from wiserouter_litellm.settlement.own_answers import read_event
 
 FEE_USD = 0.025
 

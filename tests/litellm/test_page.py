@@ -9,17 +9,17 @@ from fastapi import FastAPI
 from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
-import wiserouter_litellm.page
+import wiserouter_litellm.operating.page
 from support.groups import fitted
 from wiserouter import Budget, Usage
 from wiserouter.integration import BudgetChange
-from wiserouter_litellm.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
-from wiserouter_litellm.page.latest import MOST, DecisionsOfRouters
-from wiserouter_litellm.proxy_routes import mount
-from wiserouter_litellm.recorder import Recorder
-from wiserouter_litellm.scopes import GroupScope
+from wiserouter_litellm.groups.scopes import GroupScope
+from wiserouter_litellm.operating.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
+from wiserouter_litellm.operating.page.latest import MOST, DecisionsOfRouters
+from wiserouter_litellm.operating.proxy_routes import mount
+from wiserouter_litellm.settlement.recorder import Recorder
 
-ASSETS = Path(wiserouter_litellm.page.__file__).parent / "assets"
+ASSETS = Path(wiserouter_litellm.operating.page.__file__).parent / "assets"
 OURS = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" not in path.parts]
 VENDORED = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" in path.parts]
 DATA = [f"/wiserouter/{name}?group=wise" for name in ("history", "kinds", "spend", "decisions")]

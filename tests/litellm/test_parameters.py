@@ -10,8 +10,8 @@ from openai.types.completion_create_params import CompletionCreateParamsNonStrea
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS
-from wiserouter_litellm.deployment_defaults import Defaults, defaults_of, unknown_limits
-from wiserouter_litellm.parameters import (
+from wiserouter_litellm.deployments.deployment_defaults import Defaults, defaults_of, unknown_limits
+from wiserouter_litellm.requests.parameters import (
     ALLOWED,
     ANSWERS,
     OUTPUT_LIMITS,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wiserouter import Budget, Price, Usage
 from wiserouter.errors import InvalidInput, UnknownPrice, UnlikelyPrice
 from wiserouter_litellm import attach
-from wiserouter_litellm.price_map import rate_card_of, states_its_prices, unbounded_price
+from wiserouter_litellm.deployments.price_map import rate_card_of, states_its_prices, unbounded_price
 
 
 def dep(model, info=None, **params):

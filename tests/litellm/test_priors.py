@@ -6,9 +6,9 @@ from support.providers import deployment
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.integration import PriorScore, PriorScores
 from wiserouter_litellm import SettingsError
-from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.groups.group_setup import open_group
 from wiserouter_litellm.proxy import _groups_of
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 WISE = {"budget_usd": 5.0, "requests": 100}
 CONFIG = {"model_list": [deployment("small"), deployment("large"), deployment("gpt-4.1")]}

@@ -15,7 +15,7 @@ from schemathesis import GenerationMode
 from support.groups import fitted
 from support.proxies import config_of, running_proxy, write
 from support.stub import Stub, serving
-from wiserouter_litellm.route_guard import MAX_BODY_BYTES, MOST_WAITING
+from wiserouter_litellm.operating.route_guard import MAX_BODY_BYTES, MOST_WAITING
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from support.providers import cost_usd
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm import attach
-from wiserouter_litellm.request import request_of
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.requests.request import request_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 MIXED = Budget((cost_usd("small") + cost_usd("large")) / 2 * 1_000, 1_000)
 """Half of the calls go to each model."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter_litellm.request import PLACEHOLDERS, admitted_request, request_of
+from wiserouter_litellm.requests.request import PLACEHOLDERS, admitted_request, request_of
 
 USER = [{"role": "user", "content": "what is 2 + 2?"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

@@ -9,9 +9,9 @@ import pytest
 from support.groups import fitted
 from support.proxies import config_of, in_process, write
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.origin import metadata_of
-from wiserouter_litellm.request_values import CallerValues
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.groups.request_values import CallerValues
+from wiserouter_litellm.requests.origin import metadata_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 

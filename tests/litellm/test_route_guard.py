@@ -12,9 +12,9 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 from wiserouter.errors import AlreadySettled, NotStarted, StoreUnavailable
 from wiserouter_litellm.errors import UnknownCall
-from wiserouter_litellm.proxy_routes import mount
-from wiserouter_litellm.recorder import Recorder
-from wiserouter_litellm.route_guard import AT_A_TIME, MOST_WAITING
+from wiserouter_litellm.operating.proxy_routes import mount
+from wiserouter_litellm.operating.route_guard import AT_A_TIME, MOST_WAITING
+from wiserouter_litellm.settlement.recorder import Recorder
 
 
 class SlowRecorder(Recorder):

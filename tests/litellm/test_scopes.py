@@ -9,7 +9,7 @@ from support.groups import fitted
 from wiserouter import Budget, Model
 from wiserouter.errors import NotStarted
 from wiserouter_litellm.errors import ScopeRefused
-from wiserouter_litellm.scopes import CallerScopes, ScopeFromMetadata
+from wiserouter_litellm.groups.scopes import CallerScopes, ScopeFromMetadata
 
 HARD = Budget(1.0, 100, limit="hard")
 KEY = "sk-a-key"

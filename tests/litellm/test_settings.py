@@ -7,7 +7,7 @@ import wiserouter_litellm
 from support.providers import deployment
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
-from wiserouter_litellm.settings import settings_of, store_of
+from wiserouter_litellm.settings.proxy_settings import settings_of, store_of
 
 WISE = {"budget_usd": 5.0, "requests": 100}
 

@@ -14,7 +14,7 @@ from wiserouter.evaluation.off_policy.shadow_calls import read_shadow_calls
 from wiserouter.routing.journal_reader import JournalReader
 from wiserouter_litellm import attach
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 OBSERVED = "shadow:default"
 TINY = Budget(1e-9, every="1d", limit="hard")

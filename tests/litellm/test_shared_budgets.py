@@ -10,9 +10,9 @@ from support.providers import deployment
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Price, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm import BudgetRefused, SettingsError, attach
+from wiserouter_litellm.hooks.wise_callback import WiseCallback
 from wiserouter_litellm.proxy import _groups_of
-from wiserouter_litellm.settings import settings_of
-from wiserouter_litellm.wise_callback import WiseCallback
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 CHEAP, DEAR = (1e-6, 2e-6), (1e-5, 3e-5)
 PRICES = {f"{group}-{name}": price for group in "ab" for name, price in (("small", CHEAP), ("large", DEAR))}

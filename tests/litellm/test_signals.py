@@ -9,8 +9,8 @@ from support.groups import HI, RICH, fitted, llms
 from support.providers import URL, answer, chat
 from wiserouter_litellm import attach
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.settings import settings_of
-from wiserouter_litellm.signals import answers_of
+from wiserouter_litellm.groups.signals import answers_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 TOOL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a"'}}
 USED = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

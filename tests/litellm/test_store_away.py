@@ -9,8 +9,8 @@ from support.groups import HI, fitted, llms
 from wiserouter import Budget, WiseRouter, open_store
 from wiserouter.errors import StoreUnavailable
 from wiserouter_litellm import BudgetUncertain, attach
-from wiserouter_litellm.scopes import CallerScopes
-from wiserouter_litellm.unpaid_costs import UnpaidCosts
+from wiserouter_litellm.groups.scopes import CallerScopes
+from wiserouter_litellm.settlement.unpaid_costs import UnpaidCosts
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from support.groups import HI, llms
 from support.providers import URL, chat, cost_usd, deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
-from wiserouter_litellm.price_map import rate_card_of
-from wiserouter_litellm.surcharges import discount_of, margin_of_provider
+from wiserouter_litellm.deployments.price_map import rate_card_of
+from wiserouter_litellm.requests.surcharges import discount_of, margin_of_provider
 
 EU = "https://eu.api.openai.com/v1"
 

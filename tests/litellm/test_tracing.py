@@ -9,7 +9,7 @@ from support.spans import exporting
 from wiserouter.integration import trace_decisions
 from wiserouter_litellm import attach
 from wiserouter_litellm.proxy import build_callback
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 WISE = {"budget_usd": 5.0, "requests": 100}
 

@@ -18,8 +18,8 @@ from support.groups import HI, llms
 from support.providers import INPUT_USD, OUTPUT_USD, URL, chat, deployment
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, attach
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.request import request_of
+from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.requests.request import request_of
 
 LATENCY_S = 0.005
 MAX_TOKENS = 150

@@ -13,9 +13,9 @@ from support.groups import HI, fitted, llms
 from support.providers import INPUT_USD, OUTPUT_USD, URL, answer, deployment
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, attach
-from wiserouter_litellm.proxy_routes import group_status
-from wiserouter_litellm.request import request_of
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.operating.proxy_routes import group_status
+from wiserouter_litellm.requests.request import request_of
+from wiserouter_litellm.settings.proxy_settings import settings_of
 
 MAX_TOKENS = 150
 WORST_USD = request_of(HI, {}).input_bound_tokens * INPUT_USD["small"] + MAX_TOKENS * OUTPUT_USD["small"]

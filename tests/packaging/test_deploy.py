@@ -152,7 +152,7 @@ def test_no_secret_is_written_down():
 
 
 def test_the_configuration_is_one_that_the_proxy_reads():
-    settings = pytest.importorskip("wiserouter_litellm.settings")
+    settings = pytest.importorskip("wiserouter_litellm.settings.proxy_settings")
     text = (FOLDER / "config.yaml").read_text()
     assert objects()["ConfigMap", "wiserouter-config"]["data"]["config.yaml"] == text
     for environment in environments():

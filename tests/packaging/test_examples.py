@@ -47,7 +47,7 @@ def test_an_example_names_the_extra_that_is_missing(name, module, remedy, tmp_pa
 
 def test_the_configurations_are_valid():
     yaml = pytest.importorskip("yaml")
-    settings = pytest.importorskip("wiserouter_litellm.settings")
+    settings = pytest.importorskip("wiserouter_litellm.settings.proxy_settings")
     for path in FOLDER.glob("litellm_proxy/*.yaml"):
         config = yaml.safe_load(path.read_text())
         assert config["litellm_settings"]["callbacks"] == ["wiserouter_litellm.callback"]

@@ -40,7 +40,7 @@ def test_listed_files_and_their_licences_are_there():
 
 
 def test_the_page_names_the_versions_that_are_there():
-    uplot = (ROOT / "wiserouter_litellm/page/assets/vendor/uPlot.js").read_text(encoding="utf-8")
+    uplot = (ROOT / "wiserouter_litellm/operating/page/assets/vendor/uPlot.js").read_text(encoding="utf-8")
     axe = gzip.decompress((ROOT / "tests/support/axe-core/axe.min.js.gz").read_bytes()).decode()
     prices = (ROOT / "core/wiserouter/evaluation/conversations/list_prices.json").read_text(encoding="utf-8")
     assert f"uPlot {first(r'v([0-9.]+)', uplot)}" in PAGE

@@ -15,14 +15,14 @@ from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.integration import CallRequest, batch_decisions
 from wiserouter_litellm.batches.batch_lines import BatchLine
 from wiserouter_litellm.batches.batch_prices import batch_factor
-from wiserouter_litellm.candidates import sent_params
-from wiserouter_litellm.deployments import Candidate, Deployment
+from wiserouter_litellm.deployments.registry import Candidate, Deployment
 from wiserouter_litellm.errors import BudgetRefused
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.limits import ALL_LIMITS
-from wiserouter_litellm.parameters import CHAT
-from wiserouter_litellm.request import admitted_request
-from wiserouter_litellm.selection import RoutingRequest
+from wiserouter_litellm.groups.candidates import sent_params
+from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.groups.selection import RoutingRequest
+from wiserouter_litellm.requests.limits import ALL_LIMITS
+from wiserouter_litellm.requests.parameters import CHAT
+from wiserouter_litellm.requests.request import admitted_request
 
 PROVIDERS = ("openai", "azure", "hosted_vllm", "litellm_proxy")
 """The providers whose batch files have OpenAI's layout, by LiteLLM's names."""

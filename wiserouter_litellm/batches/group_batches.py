@@ -19,12 +19,12 @@ from wiserouter_litellm.batches.batch_lines import check_lines, read_lines
 from wiserouter_litellm.batches.kept_batches import KeptBatches, PlannedLine, ProviderJob, ProxyBatch
 from wiserouter_litellm.batches.kept_files import KeptFile, KeptFiles
 from wiserouter_litellm.batches.progress import Progress
-from wiserouter_litellm.deployments import Deployment, id_of
+from wiserouter_litellm.conversations.feedback_keys import feedback_key
+from wiserouter_litellm.deployments.litellm_compat import deployments_of
+from wiserouter_litellm.deployments.registry import Deployment, id_of
 from wiserouter_litellm.errors import BudgetRefused
-from wiserouter_litellm.feedback_keys import feedback_key
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.settings import BatchSettings
+from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.settings.proxy_settings import BatchSettings
 
 logger = logging.getLogger("wiserouter.litellm")
 

@@ -17,9 +17,9 @@ from wiserouter_litellm.batches.kept_batches import KeptBatches, ProviderJob, Pr
 from wiserouter_litellm.batches.kept_files import KeptFiles
 from wiserouter_litellm.batches.provider_batches import ProviderBatches
 from wiserouter_litellm.batches.settled_lines import SettledLine, settled_lines
-from wiserouter_litellm.deployments import Deployment
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.outcome import UNBILLED_STATUSES
+from wiserouter_litellm.deployments.registry import Deployment
+from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.groups.outcome import UNBILLED_STATUSES
 
 FindDeployment = Callable[[str, str], Deployment | None]
 """From a group and the id of a deployment to the deployment, if LiteLLM's router still has it."""

@@ -10,7 +10,7 @@ import litellm
 from litellm.types.router import CredentialLiteLLMParams
 
 from wiserouter_litellm.batches.allocation import wire_model
-from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.deployments.registry import Deployment
 
 FILE_KEY = "wiserouter"
 """The key of a batch's metadata that tells which file it was made of."""

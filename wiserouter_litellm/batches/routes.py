@@ -19,9 +19,9 @@ from wiserouter.integration import offload
 from wiserouter.integration.batches.requests import CHAT_URL
 from wiserouter_litellm.batches.group_batches import GroupBatches
 from wiserouter_litellm.batches.kept_files import UnknownBatch
-from wiserouter_litellm.conversation_ids import tenant_of
+from wiserouter_litellm.conversations.conversation_ids import tenant_of
+from wiserouter_litellm.conversations.feedback_keys import feedback_key
 from wiserouter_litellm.errors import refusal_text
-from wiserouter_litellm.feedback_keys import feedback_key
 
 Caller = Annotated[UserAPIKeyAuth, Depends(user_api_key_auth)]
 

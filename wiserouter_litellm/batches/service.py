@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from wiserouter_litellm.batches.front import BatchFront
 from wiserouter_litellm.batches.group_batches import GroupBatches
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.settings import ROOT, BatchSettings
+from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.settings.proxy_settings import ROOT, BatchSettings
 
 RUNNING: dict[str, Event] = {}
 """The thread of this process, which ends where a configuration is loaded again."""

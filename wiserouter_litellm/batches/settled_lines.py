@@ -14,7 +14,7 @@ from wiserouter.integration.batches.results import BatchResult
 from wiserouter.integration.batches.together import together
 from wiserouter_litellm.batches.batch_prices import batch_cost_usd
 from wiserouter_litellm.batches.kept_batches import PlannedLine, ProviderJob
-from wiserouter_litellm.group import Group
+from wiserouter_litellm.groups.group import Group
 
 UNSENT = {
     "cancelled": ("batch_cancelled", "the batch was cancelled before this line was answered"),

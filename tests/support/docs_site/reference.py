@@ -35,7 +35,7 @@ def commands() -> str:
 
 def settings() -> str:
     """Return the settings of the proxy by block, from the models that check them."""
-    from wiserouter_litellm.settings import Settings
+    from wiserouter_litellm.settings.proxy_settings import Settings
 
     schema = Settings.model_json_schema(by_alias=True)
     blocks = {"Settings": schema} | schema["$defs"]
@@ -61,8 +61,8 @@ def block(name: str, schema: dict[str, Any]) -> str:
 
 def attributes(name: str) -> Iterator[tuple[str, str]]:
     """Yield the descriptions of the keys of a block, those of its bases included; `url, project` describes both."""
-    from wiserouter_litellm import alert_settings, budget_settings
-    from wiserouter_litellm import settings as of_proxy
+    from wiserouter_litellm.settings import alert_settings, budget_settings
+    from wiserouter_litellm.settings import proxy_settings as of_proxy
 
     model = next(getattr(home, name) for home in (of_proxy, budget_settings, alert_settings) if hasattr(home, name))
     for one in reversed(model.__mro__):

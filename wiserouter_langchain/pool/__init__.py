@@ -1,0 +1,1 @@
+"""The chat models of the pool, as they are wrapped, named and sent to once."""

@@ -1,0 +1,1 @@
+"""The bill of a call, read out of what LiteLLM logs of it."""

@@ -1,0 +1,1 @@
+"""Which conversation a request continues, and the keys by which feedback finds its calls."""

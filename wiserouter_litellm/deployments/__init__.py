@@ -1,0 +1,1 @@
+"""The deployments of a group: the models that they are, their arms, prices and defaults."""

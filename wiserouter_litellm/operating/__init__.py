@@ -1,0 +1,1 @@
+"""Routes, metrics, alerts and the page for those who operate the proxy."""

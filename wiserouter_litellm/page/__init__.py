@@ -1,8 +1,0 @@
-"""The operator's page of the proxy: its files, and the read-only routes that it alone needs."""
-
-from __future__ import annotations
-
-from wiserouter_litellm.page.files import page_files
-from wiserouter_litellm.page.routes import OperatorPage
-
-__all__ = ["OperatorPage", "page_files"]

@@ -1,0 +1,1 @@
+"""The settings `callback_settings.wiserouter` of the proxy's configuration, checked when it starts."""

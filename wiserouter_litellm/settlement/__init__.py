@@ -1,0 +1,1 @@
+"""What comes after an attempt: charges, scores, and the calls of LiteLLM beside the request's own."""

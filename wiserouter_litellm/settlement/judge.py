@@ -1,0 +1,179 @@
+"""A model of LiteLLM as a judge: it scores a share of the answers in the background, on the event loop of the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from wiserouter import WiseRouter
+from wiserouter.errors import InvalidInput
+from wiserouter.integration import Judge, JudgeReply, PromptedJudge, RateCard, UnbilledFailure, proves_unbilled
+from wiserouter_litellm.billing.bill import usage_of
+from wiserouter_litellm.billing.redacted_texts import REDACTED
+from wiserouter_litellm.deployments.price_map import rate_card_of
+from wiserouter_litellm.deployments.registry import Deployment
+from wiserouter_litellm.groups.attempts import OpenAttempt
+from wiserouter_litellm.requests.json_objects import field_of
+from wiserouter_litellm.requests.origin import metadata_of
+from wiserouter_litellm.settings.budget_settings import JudgeBlock
+
+FRAME_TOKENS = 64
+"""Tokens that a provider may add to a prompt of one message; its own are at most its bytes."""
+
+JUDGEMENT = {"wiserouter_judgement": uuid4().hex}
+"""The metadata of a judge's own calls; no client knows the value."""
+
+
+class LiteLLMJudge:
+    """Prompts a model group of a LiteLLM router.
+
+    Parameters
+    ----------
+    model : str
+        The model group.
+    router : callable returning litellm.Router or None
+        Called at each judgement, since the proxy makes its router after its callbacks.
+    rate_cards : sequence of RateCard
+        The prices of its deployments.
+    max_output_tokens : int
+        The limit of a reply.
+    """
+
+    def __init__(
+        self, model: str, router: Callable[[], Any], rate_cards: Sequence[RateCard], max_output_tokens: int
+    ) -> None:
+        self._model, self._router, self._rate_cards = model, router, rate_cards
+        self._max_output_tokens = max_output_tokens
+
+    async def reply(self, prompt: str) -> JudgeReply:
+        """Return the model's reply to a prompt, and its cost; no fallback answers, which `most_usd` would not bound."""
+        router = self._router()
+        if router is None:
+            raise UnbilledFailure("the proxy has no router yet")
+        try:
+            response = await router.acompletion(
+                model=self._model,
+                messages=[{"role": "user", "content": prompt}],
+                max_tokens=self._max_output_tokens,
+                num_retries=0,
+                disable_fallbacks=True,
+                metadata=dict(JUDGEMENT),
+            )
+        except Exception as error:
+            if proves_unbilled(error):
+                raise UnbilledFailure(type(error).__name__) from error
+            raise
+        reported_usd = (getattr(response, "_hidden_params", None) or {}).get("response_cost")
+        return JudgeReply(answer_text(response), reported_usd or self._cost_usd(response))
+
+    def most_usd(self, prompt: str) -> float:
+        """Return the most that the reply to a prompt can cost, whichever deployment gives it."""
+        tokens = len(prompt.encode("utf-8", "replace")) + FRAME_TOKENS
+        return max(card.worst_case_usd(tokens, self._max_output_tokens) for card in self._rate_cards)
+
+    def _cost_usd(self, response: object) -> float | None:
+        """Return the cost of a reply by its tokens; None where it states none, so that its bound counts."""
+        usage = usage_of(getattr(response, "usage", None), {})
+        known = usage.input_tokens + usage.output_tokens
+        return max(card.cost_usd(usage) for card in self._rate_cards) if known else None
+
+
+def start_judge(
+    router: WiseRouter,
+    settings: JudgeBlock,
+    deployments: Sequence[Deployment],
+    litellm_router: Callable[[], Any],
+    share: float = 1.0,
+) -> None:
+    """Start the judge of a router, with a share of its budget.
+
+    Raises
+    ------
+    InvalidInput
+        If the model has no deployment, or a setting is out of range.
+    UnknownPrice
+        If a deployment has no price.
+    """
+    if not deployments:
+        raise InvalidInput(f"judge.model must be a model of the proxy, got {settings.model!r}", value=settings.model)
+    cards = [rate_card_of(deployment) for deployment in deployments]
+    model = LiteLLMJudge(settings.model, litellm_router, cards, settings.max_output_tokens)
+    router.judge_with(
+        PromptedJudge(model.reply, model.most_usd),
+        share=settings.share,
+        budget_usd=settings.budget_usd * share,
+        every=settings.every,
+        name=settings.model,
+        concurrency=settings.concurrency,
+        max_waiting=settings.max_waiting,
+        attempts=settings.attempts,
+        timeout_s=settings.timeout_s,
+        **settings.model_dump(include={"weight", "first_scores"}, exclude_none=True),
+    )
+
+
+def offer_answer(judge: Judge, attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response: object) -> None:
+    """Offer a call to the judge, with texts that are read in the background; not one of a judge, or from a cache."""
+    if attempt is None or kwargs.get("cache_hit") or is_judgement(kwargs):
+        return
+    with suppress(RuntimeError):  # a synchronous call may run on a thread without an event loop
+        judge.run_on(asyncio.get_running_loop())
+    messages = kwargs.get("messages") or kwargs.get("input")
+    texts = partial(_readable, question_text, messages), partial(_readable, answer_text, response)
+    judge.offer(attempt.decision, *texts)
+
+
+def is_judgement(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if a log event is that of a judge's own call, which has reached a judged group."""
+    return JUDGEMENT.items() <= metadata_of(kwargs.get("litellm_params") or {}).items()
+
+
+def question_text(messages: object) -> str:
+    r"""Return the text of a request: its messages by role, or the text that it consists of.
+
+    Examples
+    --------
+    >>> question_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
+    'system: Be brief.\n\nuser: Hi'
+    """
+    if isinstance(messages, str):
+        return messages
+    parts = messages if isinstance(messages, list | tuple) else []
+    return "\n\n".join(f"{field_of(one, 'role') or 'user'}: {_content_text(field_of(one, 'content'))}" for one in parts)
+
+
+def answer_text(response: object) -> str:
+    """Return the text of an answer, and the calls of tools in it."""
+    choices = field_of(response, "choices")
+    messages = [field_of(choice, "message") for choice in choices] if isinstance(choices, list) else [response]
+    output = field_of(response, "output")
+    messages += output if isinstance(output, list) else []
+    texts = [_content_text(field_of(message, "content")) for message in messages if message is not None]
+    calls = [call for message in messages for call in field_of(message, "tool_calls") or ()]
+    texts += [f"calls {field_of(field_of(call, 'function'), 'name')} with {_arguments(call)}" for call in calls]
+    return "\n".join(text for text in texts if text)
+
+
+def _readable(text_of: Callable[[object], str], source: object) -> str:
+    """Return a text to judge; raise `InvalidInput` where there is none, or it must not be read."""
+    text = text_of(source)
+    if not text.strip() or REDACTED in text:
+        raise InvalidInput("a call is judged by its text, got none, or one that LiteLLM has redacted")
+    return text
+
+
+def _content_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list | tuple) else []
+    return "\n".join(str(field_of(part, "text") or f"[{field_of(part, 'type')}]") for part in parts)
+
+
+def _arguments(call: object) -> str:
+    arguments = field_of(field_of(call, "function"), "arguments")
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
