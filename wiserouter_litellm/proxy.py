@@ -38,7 +38,8 @@ from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.group_setup import open_group
 from wiserouter_litellm.groups.request_values import CallerValues
 from wiserouter_litellm.groups.scopes import CallerScopes
-from wiserouter_litellm.hooks.wise_callback import WiseCallback, translate_error
+from wiserouter_litellm.groups.translated_errors import translate_error
+from wiserouter_litellm.hooks.wise_callback import WiseCallback
 from wiserouter_litellm.operating.alerts import start_alerts
 from wiserouter_litellm.operating.metrics import watch_groups
 from wiserouter_litellm.requests.several_models import refuse_several

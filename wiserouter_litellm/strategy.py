@@ -25,9 +25,9 @@ from wiserouter_litellm.groups.last_look import keep_last
 from wiserouter_litellm.groups.request_values import value_in_metadata
 from wiserouter_litellm.groups.scopes import ScopeFromMetadata
 from wiserouter_litellm.groups.selection import Selection
+from wiserouter_litellm.groups.translated_errors import translate_error
 from wiserouter_litellm.hooks.dispatcher import register
 from wiserouter_litellm.hooks.sync_selection import selecting
-from wiserouter_litellm.hooks.wise_callback import translate_error
 from wiserouter_litellm.requests.origin import metadata_of
 from wiserouter_litellm.settlement.other_surfaces import acheck_left
 

@@ -20,7 +20,8 @@ from wiserouter_litellm.groups.last_look import keep_last
 from wiserouter_litellm.groups.selection import Selection
 from wiserouter_litellm.groups.shadow import acts_on, observed_selection
 from wiserouter_litellm.groups.single_send import send_once
-from wiserouter_litellm.hooks.wise_callback import WiseCallback, translate_error
+from wiserouter_litellm.groups.translated_errors import translate_error
+from wiserouter_litellm.hooks.wise_callback import WiseCallback
 from wiserouter_litellm.requests.origin import metadata_of
 from wiserouter_litellm.settlement.other_surfaces import check_left
 

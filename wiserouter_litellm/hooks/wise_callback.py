@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
-from wiserouter.errors import BudgetError, StoreError, UnknownPrice
+from wiserouter.errors import BudgetError, UnknownPrice
 from wiserouter_litellm.billing.cached_answers import is_replay
 from wiserouter_litellm.conversations.continuations import continued
 from wiserouter_litellm.conversations.request_conversation import RequestConversation, conversation_of_request
 from wiserouter_litellm.deployments.registry import Candidates, Deployment, id_of
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
+from wiserouter_litellm.errors import uncountable
 from wiserouter_litellm.groups.arm_candidates import agreeing
 from wiserouter_litellm.groups.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
 from wiserouter_litellm.groups.fallbacks import (
@@ -30,6 +30,7 @@ from wiserouter_litellm.groups.request_values import value_of
 from wiserouter_litellm.groups.selection import RoutingRequest, Selection
 from wiserouter_litellm.groups.shadow import acts_on, aobserved_selection, share_key_of
 from wiserouter_litellm.groups.signals import failed_tools
+from wiserouter_litellm.groups.translated_errors import translate_error
 from wiserouter_litellm.hooks.pre_call_checks import aselect_from, filtered_by_later_checks
 from wiserouter_litellm.requests.header_text import in_header
 from wiserouter_litellm.requests.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
@@ -380,27 +381,3 @@ def candidates_of(
         error = UnknownPrice(str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy")
         raise refusal(group, model, str(error)) if is_fallback else error
     return candidates
-
-
-def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
-    """Raise LiteLLM's error for a refusal; after a fault return LiteLLM's own order, unless a limit is hard.
-
-    Raises
-    ------
-    BudgetRefused
-        If the budget is used up.
-    ScopeRefused
-        If no budget pays for this caller.
-    BudgetUncertain
-        If a hard budget must stay closed.
-    """
-    group.note_refusal(error)
-    if isinstance(error, BudgetError):
-        raise BudgetRefused(group.name, error, group.scope_resolver.scope_of(metadata_of(kwargs))) from error
-    is_refusal = isinstance(error, ScopeRefused | FallbackRefused)
-    if is_refusal or type(error).__module__.startswith("litellm"):  # no model or budget takes it
-        raise error
-    group.fault("store" if isinstance(error, StoreError) else "selection", "selection failed", error=error)
-    if group.hard:
-        raise BudgetUncertain(group.name) from error
-    return healthy
