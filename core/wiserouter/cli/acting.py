@@ -117,7 +117,7 @@ def model(
     The store does not know the models: a name that no worker has changes nothing, and workers leave an order alone that
     retires the last of their models.
 
-    Example: wiserouter model large --store redis://host:6379/0?name=wise --max-share 0.3
+    Example: wiserouter model large --store 'redis://host:6379/0?name=wise' --max-share 0.3
     """
     given = _terms_of_model(retire, max_share, input_usd, output_usd)
     if configured == bool(given):
@@ -145,7 +145,7 @@ def mode(
 
     Each worker divides its budgets then, and leaves the order alone where a hard one does not bear it.
 
-    Example: wiserouter mode shadow --share 0.1 --store redis://host:6379/0?name=wise
+    Example: wiserouter mode shadow --share 0.1 --store 'redis://host:6379/0?name=wise'
     """
     if share and name is not ModeName.SHADOW:
         raise InvalidInput(f"--share is for the mode shadow, got {share!r} with {name.value}", value=share)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from wiserouter import __version__
 from wiserouter.cli.acting import budget, mode, model
@@ -32,7 +35,23 @@ from wiserouter.cli.status import status
 from wiserouter.cli.tune import tune
 from wiserouter.errors import WiseRouterError
 
+
+class _WithExamples(TyperGroup):
+    """The commands, whose error of a missing argument shows the example of their help."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is named."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            text = error.ctx.command.help if error.ctx else None
+            if not error.message and (found := re.search(r"^Example: (?:.+\n?)+", text or "", re.MULTILINE)):
+                error.message = " ".join(found[0].split())
+            raise
+
+
 app = typer.Typer(
+    cls=_WithExamples,
     help="Budget-aware LLM routing: one budget for a workload, each query to the model that buys the most quality.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

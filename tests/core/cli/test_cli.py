@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -341,6 +342,23 @@ MISTAKES = [
 @pytest.mark.parametrize(("arguments", "says"), MISTAKES)
 def test_mistakes_are_one_line_and_exit_code_2(shell, log, arguments, says):
     check_one_line(shell(*(log if a == "LOG" else a for a in arguments)), says)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "example"),
+    [
+        (("fit",), "fit calls.parquet -o support.wise"),
+        (("batch", "report"), "batch report night"),
+        (("status",), "status --store sqlite:///budget.db"),
+        (("arena", "export"), "--name wiserouter --cost 0.27 -o RouterArena"),
+    ],
+)
+def test_a_missing_argument_shows_the_example_of_the_command(shell, monkeypatch, arguments, example):
+    monkeypatch.delenv("WISEROUTER_STORE", raising=False)
+    failed = shell(*arguments)
+    assert failed.returncode == 2
+    text = " ".join(failed.stderr.replace("│", " ").split())
+    assert re.search(rf"Missing (argument|option) .*Example: wiserouter .*{re.escape(example)}", text), text
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe that is a file")
