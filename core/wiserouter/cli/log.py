@@ -57,6 +57,8 @@ def check(
 ) -> None:
     """Show how a log is read, what it holds, and which rows would be refused; nothing is written.
 
+    The exit code is 1 where a fit would refuse the log.
+
     Example: wiserouter log check calls.csv --reward rating --scale 1..5
     """
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
@@ -73,7 +75,8 @@ def check(
         prices=priced,
     )
     found = survey(log)
-    return print_json(_fields(file, found, log.scale)) if as_json else _show(file, found, log.scale)
+    print_json(_fields(file, found, log.scale)) if as_json else _show(file, found, log.scale)
+    raise typer.Exit(int(found.is_refused))
 
 
 def _fields(file: Path, found: LogSurvey, scale: Scale) -> dict[str, object]:
@@ -127,10 +130,10 @@ def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
         out.print(f"Scores go from {low:g} to {high:g}: {remedy}", highlight=False)
     if found.unpriced:
         out.print(f"\nTokens without a price: {', '.join(found.unpriced)}: give --prices FILE", highlight=False)
-    elif without := [name for name, one in found.models.items() if not one.costs]:
+    elif found.without_costs:
         remedy = "give their costs, or token counts with --prices FILE; fit leaves models out with --models"
-        out.print(f"\nNo cost of {', '.join(without)}: {remedy}", highlight=False, soft_wrap=True)
-    elif not found.refusals:
+        out.print(f"\nNo cost of {', '.join(found.without_costs)}: {remedy}", highlight=False, soft_wrap=True)
+    elif not found.is_refused:
         out.print(f"\nNext: wiserouter fit {quote(str(file))}, with the same options", highlight=False, soft_wrap=True)
 
 

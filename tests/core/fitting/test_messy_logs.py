@@ -355,6 +355,18 @@ def test_check_shows_the_mapping_the_models_and_what_is_refused(tmp_path):
     assert "Not used: note" in shown
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [({}, 0), ({"reward": 5}, 1), ({"cost_usd": None}, 1), ({"prompt": None}, 1), ({"cost_usd": "free"}, 1)],
+)
+def test_check_ends_with_1_where_a_fit_would_refuse_the_log(tmp_path, change, code, options):
+    path = put(tmp_path / "log.jsonl", [{"prompt": "q", "model": "small", "reward": 1, "cost_usd": 0.1, **change}] * 2)
+    assert CliRunner().invoke(app, ["log", "check", str(path), *options]).exit_code == code
+    fitted = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "r.wise")])
+    assert (fitted.exit_code == 0) == (code == 0)
+
+
 def test_check_names_the_models_whose_costs_are_missing(tmp_path):
     row = {"prompt": "q", "model": "small", "reward": 1.0, "cost_usd": None}
     path = put(tmp_path / "log.jsonl", [row, {**row, "model": "large", "cost_usd": 0.1}])

@@ -92,6 +92,16 @@ class LogSurvey:
         return sum(one.calls for one in self.models.values())
 
     @property
+    def without_costs(self) -> tuple[str, ...]:
+        """The models that have no cost."""
+        return tuple(name for name, one in self.models.items() if not one.costs)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a fit refuses the log as it is."""
+        return bool(self.refusals or self.unpriced or self.without_costs)
+
+    @property
     def scores_are_rewards(self) -> bool:
         """Whether no number in the column of scores leaves [0, 1]."""
         return self.scores is None or (self.scores[0] >= UNIT.low and self.scores[1] <= UNIT.high)
