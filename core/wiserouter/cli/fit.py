@@ -236,7 +236,7 @@ def read_models(path: Path) -> list[Model]:
     """
     text = read_text(path)
     try:
-        entries = _object(json.loads(text), "the file")
+        entries = _object(json.loads(text, object_pairs_hook=_once), "the file")
         return [_model(name, _object(of_model, f"{name!r}"), path) for name, of_model in entries.items()]
     except UnlikelyPrice:
         raise
@@ -247,6 +247,15 @@ def read_models(path: Path) -> list[Model]:
             f'{path}: prices must read {{"model": {{"price": {{"input": 1e-6, "output": 2e-6}}, '
             f'"max_output_tokens": 4096}}}}: {error}'
         ) from error
+
+
+def _once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the entries of a JSON object; raise `ValueError` where one name comes twice."""
+    names = [name for name, _ in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} stands there twice: keep one of them")
+    return dict(entries)
 
 
 def _model(name: str, given: dict[str, Any], path: Path) -> Model:

@@ -63,6 +63,7 @@ def test_a_price_file_is_an_object_of_models_in_json(shell, log, tmp_path):
     for text, says in (
         ("[1]", "the file must be an object, got [1]"),
         ('{"nano":', "must be JSON, got Expecting value"),
+        ('{"nano": {"score": 0.5}, "nano": {"score": 0.6}}', "'nano' stands there twice: keep one of them"),
     ):
         (tmp_path / "prices.json").write_text(text)
         failed = shell("fit", log, "-o", tmp_path / "r.wise", "--prices", tmp_path / "prices.json")
