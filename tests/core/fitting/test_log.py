@@ -254,6 +254,13 @@ def test_arrays_of_the_wrong_shape_are_refused():
         RoutingLog.from_arrays(["a"], [[1.5]], [[0.5]], ["m"]).table()
 
 
+@pytest.mark.parametrize("given", [{"prompts": "ab"}, {"models": "mn"}], ids=str)
+def test_a_plain_text_is_no_list_of_texts(given):
+    arrays = {"prompts": ["a", "b"], "models": ["m", "n"], "reward": [[0.5, 1.0]] * 2, "cost_usd": [[0.1, 0.2]] * 2}
+    with pytest.raises(InvalidInput, match=r"(prompts|models) must be a list of texts, got the text '(ab|mn)'"):
+        RoutingLog.from_arrays(**arrays | given)
+
+
 @pytest.mark.parametrize(
     ("table", "says"), [([[0.1, 0.2], [0.3]], "got rows of different lengths"), ([["good", 0.2]], "could not convert")]
 )

@@ -150,6 +150,9 @@ class RoutingLog:
         """
         import polars as pl
 
+        for name, given in (("prompts", prompts), ("models", models)):
+            if isinstance(given, str):
+                raise InvalidInput(f"{name} must be a list of texts, got the text {given!r}", value=given)
         u, c = check_table("reward", reward), check_table("cost_usd", cost_usd)
         shape = (len(prompts), len(models))
         if u.shape != shape or c.shape != shape:
