@@ -169,6 +169,13 @@ def test_frames_hold_messages_as_objects(to_frame):
 # Costs
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_cost_may_begin_with_a_dollar_sign(tmp_path, ending):
+    frame = pl.DataFrame({"prompt": ["p"] * 3, "model": "m", "cost_usd": ["$0.001", " $2", ""]})
+    getattr(frame, {"csv": "write_csv", "jsonl": "write_ndjson"}[ending])(tmp_path / f"log.{ending}")
+    np.testing.assert_allclose(RoutingLog.read(tmp_path / f"log.{ending}").table().cost_usd[:, 0], [0.001, 2, np.nan])
+
+
 def test_tokens_and_prices_replace_missing_costs(tmp_path):
     rows = [
         {"prompt": "p", "model": "small", "usage": {"prompt_tokens": 100, "completion_tokens": 10}},

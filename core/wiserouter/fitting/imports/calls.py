@@ -92,17 +92,17 @@ def text_of(value: object) -> str:
 
 
 def number_of(value: object) -> float | None:
-    """Return a finite number, also from a text; None where it is none.
+    """Return a finite number, also from a text, which may begin with a dollar sign; None where it is none.
 
     Examples
     --------
-    >>> number_of("0.5"), number_of(True), number_of("nan")
+    >>> number_of("$0.5"), number_of(True), number_of("nan")
     (0.5, None, None)
     """
     if isinstance(value, bool):
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value.strip().removeprefix("$") if isinstance(value, str) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

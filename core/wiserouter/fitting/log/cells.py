@@ -221,8 +221,13 @@ class Cells:
         return Checked(np.where(np.isnan(verdict), rewards, verdict), faults)
 
     def check_costs(self, column: str) -> Checked:
-        """Return a column of costs with the rules that it breaks."""
-        return self._numbers(self.frame[column], column, (0.0, MAX_COST_USD), _COST_RULE, _EMPTY)
+        """Return a column of costs with the rules that it breaks; a text may begin with a dollar sign."""
+        import polars as pl
+
+        cells = self.frame[column]
+        if cells.dtype == pl.String:
+            cells = cells.str.strip_chars().str.strip_prefix("$")
+        return self._numbers(cells, column, (0.0, MAX_COST_USD), _COST_RULE, _EMPTY)
 
     def check_tokens(self, column: str) -> Checked:
         """Return a column of token counts with the rules that it breaks."""
