@@ -1,5 +1,7 @@
 """Logs given as data frames, and what is no log."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -67,3 +69,23 @@ def test_missing_prompts_of_pandas_are_named_by_their_row():
     frame.loc[1, "prompt"] = pd.NA
     with pytest.raises(LogError, match="row 2, column 'prompt': text is missing"):
         opened_log(frame).table()
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [[True, 1, 0.5], [1, 0.5, None], ["up", 0, 0.5], [Decimal(1), 0.5, None], pd.Categorical(["up", "down", "up"])],
+    ids=str,
+)
+def test_columns_of_several_types_are_read_as_a_csv_of_them(tmp_path, scores):
+    frame = pd.DataFrame({**LONG, "reward": pd.Series(scores, dtype=None if hasattr(scores, "codes") else object)})
+    frame["note"] = [1, "a", (2, "b")]  # a column that is not used
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    expected = RoutingLog.read(tmp_path / "log.csv").table().reward
+    np.testing.assert_array_equal(opened_log(frame).table().reward, expected)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["up", "down"])], ids=["categorical", "enum"])
+def test_verdicts_of_categories_are_scores(kind):
+    frame = pl.DataFrame(LONG | {"reward": ["up", "down", "up"]})
+    found = opened_log(frame.with_columns(pl.col("reward").cast(kind))).table().reward
+    np.testing.assert_array_equal(found, opened_log(frame).table().reward)

@@ -213,6 +213,8 @@ class Cells:
         rule = f"a reward must lie in [{low:g}, {high:g}]"
         scaled = "" if self.scale != UNIT else "give its scale (Scale(1, 5), --scale 1..5), "
         verdict = np.full(len(cells), np.nan)
+        if cells.dtype in (pl.Categorical, pl.Enum):
+            cells = cells.cast(pl.String)
         if cells.dtype == pl.String:
             verdict = _verdicts(cells)
             cells = pl.select(pl.when(pl.Series(np.isnan(verdict))).then(cells)).to_series()

@@ -73,9 +73,12 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _series(cells: list[Any]) -> Any:
-    """Return the cells of a column; objects of any shape, such as lists of messages, as they are."""
+    """Return the cells of a column: lists and objects, such as messages, as they are; those of several types as texts."""
     import polars as pl
 
     if any(isinstance(value, list | dict) for value in cells):
         return pl.Series(cells, dtype=pl.Object)
-    return pl.Series(cells)
+    try:
+        return pl.Series(cells)
+    except (TypeError, ValueError, OverflowError, AttributeError):  # of types that polars does not mix
+        return pl.Series([None if cell is None else str(cell) for cell in cells])
