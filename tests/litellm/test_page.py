@@ -152,6 +152,17 @@ async def test_a_paused_budget_is_said_to_be_paused(client, group):
     assert "is paused by an administrator (an audit)" in (await client.get(DATA[0])).json()["paused"]
 
 
+async def test_a_budget_that_groups_share_is_found_by_its_name(client, group):
+    group.shared_budget = "monthly"
+    paths = [*(path.replace("=wise", "=monthly") for path in DATA), "/wiserouter/plan?group=monthly"]
+    for path in [*paths, "/wiserouter/savings?group=monthly"]:
+        assert (await client.get(path)).status_code == 200, path
+    both = [(await client.get(f"/wiserouter/history?group={name}")).json()["windows"] for name in ("wise", "monthly")]
+    assert [one["starts_at"] for one in both[0]] == [one["starts_at"] for one in both[1]]
+    answer = await client.get("/wiserouter/history?group=x")
+    assert answer.json()["detail"] == "group must be one of wise, monthly, got 'x'"
+
+
 async def test_the_names_of_the_groups_are_said_where_one_is_unknown(client):
     answer = await client.get("/wiserouter/history?group=x")
     assert (answer.status_code, answer.json()["detail"]) == (404, "group must be one of wise, got 'x'")

@@ -13,6 +13,7 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 from wiserouter.errors import InvalidInput, NotStarted, StoreError, UnknownModel, UnknownPrice
 from wiserouter.integration import ChangeAnswer, ChangeRefused
+from wiserouter_litellm.group_names import groups_named
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.group_setup import check_can_be_hard
 from wiserouter_litellm.groups.scopes import hashed_key
@@ -81,12 +82,8 @@ def groups_of(recorder: Recorder, name: str) -> list[Group]:
     HTTPException
         404 if there is none; 409 if other workers would not follow.
     """
-    groups = recorder.groups
-    found = [group for group in groups.values() if name in (group.name, group.shared_budget)]
-    if not found:
-        known = ", ".join({one.shared_budget or one.name: None for one in groups.values()})
-        raise HTTPException(404, f"group must be one of {known}, got {name!r:.200}")
-    found = [group for group in groups.values() if group.router is found[0].router]
+    named = next(iter(groups_named(recorder.groups, name).values()))
+    found = [group for group in recorder.groups.values() if group.router is named.router]
     if int(os.environ.get("NUM_WORKERS") or 1) > 1 and not found[0].durable:
         text = "its store is in memory, where other workers would not follow: use one worker, or a shared store"
         raise HTTPException(409, f"group {found[0].name!r} cannot be changed while it serves: {text}")

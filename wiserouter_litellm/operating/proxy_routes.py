@@ -22,6 +22,7 @@ from wiserouter.integration import savings, what_if
 from wiserouter_litellm.conversations.conversation_ids import tenant_of
 from wiserouter_litellm.conversations.feedback_keys import keys_to_try
 from wiserouter_litellm.errors import UnknownCall
+from wiserouter_litellm.group_names import groups_named
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.scopes import OWN
 from wiserouter_litellm.operating.change_routes import add_changes
@@ -100,11 +101,9 @@ def router_of(recorder: Callable[[], Recorder], page: OperatorPage) -> APIRouter
     ) -> dict[str, Any]:
         """Return the plan of a budget over the requests to come; by default that of the rest of the running one."""
         _only_admins(caller)
-        groups = recorder().groups
-        if group not in groups:
-            raise HTTPException(404, f"group must be one of {', '.join(groups)}, got {group!r}")
+        found = next(iter(groups_named(recorder().groups, group).values()))
         with _http_errors():
-            return group_plan(groups[group], budget_usd, requests, scope)
+            return group_plan(found, budget_usd, requests, scope)
 
     @router.get("/explain/{call}")
     def explain(caller: Caller, call: Annotated[str, Path(max_length=LONGEST_ID)]) -> dict[str, Any]:
@@ -134,9 +133,7 @@ def savings_route(recorder: Callable[[], Recorder]) -> Callable[..., dict[str, A
         """Return the savings of each budget: against the best model, the cheapest one, and the traffic of before."""
         _only_admins(caller)
         groups = recorder().groups
-        if group is not None and group not in groups:
-            raise HTTPException(404, f"group must be one of {', '.join(groups)}, got {group!r}")
-        asked = groups if group is None else {group: groups[group]}
+        asked = groups if group is None else groups_named(groups, group)
         with _http_errors():
             by_budget = {one.shared_budget or name: one.router for name, one in asked.items()}
             found = {name: savings(one, since, scope=scope, before=before) for name, one in by_budget.items()}

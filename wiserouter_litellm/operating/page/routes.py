@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Query
 from wiserouter import WiseRouter
 from wiserouter.errors import NotStarted, StoreError
 from wiserouter.integration import BudgetPaused
+from wiserouter_litellm.group_names import groups_named
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.scopes import OWN
 from wiserouter_litellm.operating.page.history import SpendHistory, keep_reading
@@ -51,13 +52,13 @@ class OperatorPage:
 
     def history(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
         """Return the spending of the budgets of a scope, as this worker has read it, and the reason of a pause."""
-        found = self._found(group)
-        windows = self._history.windows(group, found, scope)
+        own, found = self._found(group)
+        windows = self._history.windows(own, found, scope)
         return {"group": group, "scope": scope, "paused": _pause_of(found.router, scope), "windows": windows}
 
     def kinds(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
         """Return the kinds of questions, the models that each goes to, and the estimates behind that."""
-        found = self._found(group)
+        _, found = self._found(group)
         with _http_errors():
             return {"group": group, "scope": scope, **kinds_of(found.router, scope)}
 
@@ -65,19 +66,17 @@ class OperatorPage:
         self, group: Name, scope: Name | None = None, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 30
     ) -> dict[str, Any]:
         """Return the spend on each kind of question by day, of all scopes or of one."""
-        found = self._found(group)
+        _, found = self._found(group)
         with _http_errors():
             return {"group": group, "scope": scope, "days": spend_by_kind(found.router, days, scope)}
 
     def decisions(self, group: Name, most: Annotated[int, Query(ge=1, le=MOST)] = 50) -> dict[str, Any]:
         """Return the latest decisions of this worker, the last one first."""
-        return {"group": group, "decisions": self._decisions.rows(self._found(group).router, most)}
+        return {"group": group, "decisions": self._decisions.rows(self._found(group)[1].router, most)}
 
-    def _found(self, name: str) -> Group:
-        known = self._groups()
-        if name not in known:
-            raise HTTPException(404, f"group must be one of {', '.join(known)}, got {name!r}")
-        return known[name]
+    def _found(self, name: str) -> tuple[str, Group]:
+        """Return the own name and the group of a name, which may be that of a budget that several groups share."""
+        return next(iter(groups_named(self._groups(), name).items()))
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _series(cells: list[Any]) -> Any:
-    """Return the cells of a column: lists and objects, such as messages, as they are; those of several types as texts."""
+    """Return the cells of a column: lists and objects, such as messages, as they are; several types as texts."""
     import polars as pl
 
     if any(isinstance(value, list | dict) for value in cells):
