@@ -23,9 +23,11 @@ class Recorded(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         query = {name: value[0] for name, value in parse_qs(address.query).items()}
         self.server.asked.append((address.path, query, body, dict(self.headers)))
-        status, answer = self.server.reply(address.path, query, body)
+        status, answer, *headers = self.server.reply(address.path, query, body)
         data = json.dumps(answer).encode()
         self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -196,6 +196,16 @@ def moved(place):
         yield server
 
 
+def test_a_request_waits_as_long_as_the_platform_says():
+    answers = iter([(429, {}, ("Retry-After", "41")), (200, {"a": 1}), (429, {}, ("Retry-After", "86400"))])
+    waited = []
+    with serving(lambda *_: next(answers)) as server:
+        assert request_json(server.url, sleep=waited.append) == {"a": 1}
+        with pytest.raises(HttpRefused, match="again after 86,400 s"):  # a limit of a day
+            request_json(server.url, sleep=waited.append)
+    assert [41.0 <= one <= 61.0 for one in waited] == [True]
+
+
 @pytest.mark.parametrize("place", ["http://127.0.0.1:99999/x", "http://[::1/x", "http://a..b/", "http://a b/"])
 def test_an_address_that_cannot_be_read_is_an_error_of_input(place):
     unreadable = r"must be an address, or lead to one, whose host and port can be read|http\(s\)://host:port"

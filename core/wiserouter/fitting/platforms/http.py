@@ -1,8 +1,13 @@
-"""JSON over HTTP with retries: a request that fails for a passing reason is sent again, later each time."""
+"""JSON over HTTP with retries: a request that fails for a passing reason is sent again, later each time.
+
+One that is refused with `Retry-After` waits as long as the platform says. Langfuse lets 30 requests a minute pass on
+its free plan, so that a long import meets that often.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.fitting.platforms.redirections import check_address, opened
@@ -19,6 +24,9 @@ TIMEOUT_S = 30.0
 ATTEMPTS = 5
 MAX_BYTES = 64 * 2**20
 """Most bytes of an answer."""
+
+MOST_WAIT_S = 300.0
+"""Longest time that a platform may ask to wait; limits of a day or a month are refused at once."""
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -30,11 +38,14 @@ class HttpRefused(WiseRouterError):
     ----------
     status : int
         The HTTP status.
+    wait_s : float, seconds, or None
+        The time after which the request may be sent again, where the platform says so.
     """
 
-    def __init__(self, status: int, url: str, body: str) -> None:
-        super().__init__(f"{urlsplit(url).netloc}{urlsplit(url).path} answered {status}: {body:.200}")
-        self.status = status
+    def __init__(self, status: int, url: str, body: str, wait_s: float | None = None) -> None:
+        later = "" if wait_s is None else f" (again after {wait_s:,.0f} s)"
+        super().__init__(f"{urlsplit(url).netloc}{urlsplit(url).path} answered {status}{later}: {body:.200}")
+        self.status, self.wait_s = status, wait_s
 
 
 def refusal_of(error: HTTPError, url: str) -> HttpRefused:
@@ -45,7 +56,11 @@ def refusal_of(error: HTTPError, url: str) -> HttpRefused:
             said = f"it moved to {place}: give that address"
         else:
             said = error.read(2_000).decode("utf-8", "replace")
-    return HttpRefused(error.code, url, said)
+        wait = (error.headers.get("retry-after") or "").strip()
+    return HttpRefused(error.code, url, said, float(wait) if _SECONDS.fullmatch(wait) else None)
+
+
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 def _place(url: str) -> str:
@@ -95,7 +110,7 @@ def request_json(
     request = Request(address, data=data, headers={**sent, **(headers or {})})  # noqa: S310 - the scheme is checked
     retrying = Retrying(
         stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.5, max=20.0),
+        wait=_wait_s,
         retry=retry_if_exception(_passes),
         reraise=True,
         sleep=sleep,
@@ -115,7 +130,16 @@ def _sent(request: Request, url: str) -> Any:
         raise InvalidInput(f"{urlsplit(url).netloc} must answer with JSON, got {text[:80]!r}") from error
 
 
+_backoff = wait_random_exponential(multiplier=0.5, max=20.0)
+
+
+def _wait_s(state: RetryCallState) -> float:
+    """Return the time until the next attempt: what the platform says, at least, and a random one."""
+    error = state.outcome.exception() if state.outcome else None
+    return _backoff(state) + (getattr(error, "wait_s", None) or 0.0)
+
+
 def _passes(error: BaseException) -> bool:
     if isinstance(error, HttpRefused):
-        return error.status in _PASSING
+        return error.status in _PASSING and (error.wait_s or 0.0) <= MOST_WAIT_S
     return isinstance(error, TimeoutError | ConnectionError)
