@@ -48,7 +48,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     if not text_of(record.get("model")) and "startTime" not in record:
         return
     kind = text_of(record.get("call_type"))
-    if kind and not {kind, kind.removeprefix("a")} & _TEXT_CALLS:
+    if kind and not is_text_call(kind):
         return
     started_s, ended_s = time_of(record.get("startTime")), time_of(record.get("endTime"))
     session = text_of(record.get("session_id"))
@@ -77,6 +77,17 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     outcome, request = record.get("outcome"), text_of(record.get("request_id"))
     if isinstance(outcome, str) and outcome in _VERDICTS and request:
         yield ImportedScore(request, "shadow", _VERDICTS[outcome][0], first_time(record, "created_at"))
+
+
+def is_text_call(kind: str) -> bool:
+    """Return True if a type of calls answers with a text.
+
+    Examples
+    --------
+    >>> is_text_call("acompletion"), is_text_call("aembedding")
+    (True, False)
+    """
+    return not _TEXT_CALLS.isdisjoint({kind, kind.removeprefix("a")})
 
 
 def _status(record: Recorded) -> object:

@@ -1,6 +1,9 @@
 """Spans of OpenTelemetry: GenAI conventions and OpenInference (Phoenix), as OTLP JSON or as one object per span.
 
-Evaluations are events `gen_ai.evaluation.result`, of a span or a log record of their own, and annotations of Phoenix.
+Former names of the conventions are read as well, since released instrumentations still write them, and those of
+LiteLLM, OpenLLMetry and the AI SDK. Messages are attributes, or events of the span: one that holds them all, or one for
+each. Evaluations are events `gen_ai.evaluation.result`, of a span or a log record of their own, and annotations of
+Phoenix.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from wiserouter.fitting.imports.calls import (
     texts,
     time_of,
 )
+from wiserouter.fitting.imports.litellm import is_text_call
 
 EVALUATION = "gen_ai.evaluation.result"
 """The event of a score."""
@@ -40,17 +44,16 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         started_s = time_of(first_filled(span, "startTimeUnixNano", "start_time_unix_nano", "start_time"))
         ended_s = time_of(first_filled(span, "endTimeUnixNano", "end_time_unix_nano", "end_time"))
         session = text_of(first_filled(attributes, "gen_ai.conversation.id", "session.id"))
-        cached = ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read")
-        response = attributes.get("gen_ai.response.id")
+        own = (_span_id(span), attributes.get("gen_ai.response.id"), attributes.get("litellm.call_id"))
         yield ImportedCall(
-            ids=texts([_span_id(span), response, first_filled(span, *_PARENTS), _trace_id(span), session]),
+            ids=texts([*own, first_filled(span, *_PARENTS), _trace_id(span), session]),
             model=model,
             started_s=started_s,
-            prompt=_prompt(attributes),
-            input_tokens=first_number(attributes, "gen_ai.usage.input_tokens", "llm.token_count.prompt"),
-            output_tokens=first_number(attributes, "gen_ai.usage.output_tokens", "llm.token_count.completion"),
-            cached_tokens=first_number(attributes, *cached),
-            cost_usd=first_number(attributes, "llm.cost.total", "gen_ai.usage.cost"),
+            prompt=_prompt(attributes) or _prompt_of_events(span, attributes),
+            input_tokens=first_number(attributes, *_INPUT),
+            output_tokens=first_number(attributes, *_OUTPUT),
+            cached_tokens=first_number(attributes, *_CACHED),
+            cost_usd=first_number(attributes, "llm.cost.total", "gen_ai.usage.cost", "gen_ai.cost.total_cost"),
             latency_s=seconds_between(started_s, ended_s),
             conversation=session,
             group=text_of(attributes.get("gen_ai.request.model")),
@@ -79,12 +82,21 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
 def _is_call(span: Recorded, attributes: Recorded, model: str) -> bool:
     """Return True if a span calls a model by its kind and operation, or has neither and the name of a model."""
     kind = first_filled(attributes, "openinference.span.kind") or span.get("span_kind")
-    operation = attributes.get("gen_ai.operation.name")
+    operation = first_filled(attributes, "gen_ai.operation.name", "llm.request.type")
     if not kind and operation is None:
         return bool(model)
-    return str(kind or "LLM").upper() == "LLM" and (operation is None or str(operation) in _MODEL_OPERATIONS)
+    calls_model = operation is None or str(operation) in _MODEL_OPERATIONS or is_text_call(str(operation))
+    return str(kind or "LLM").upper() == "LLM" and calls_model
 
 
+_INPUT = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
+_OUTPUT = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
+_CACHED = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "llm.token_count.prompt_details.cache_read",
+    "gen_ai.usage.cache_read_input_tokens",
+)
+_PROMPTS = ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages", "ai.prompt.messages")
 _TIMES = ("timeUnixNano", "time_unix_nano", "timestamp", "observedTimeUnixNano", "observed_time_unix_nano")
 _PARENTS = ("parentSpanId", "parent_span_id", "parent_id")
 
@@ -160,12 +172,29 @@ def _value(value: object) -> object:
 
 
 def _prompt(attributes: Recorded) -> object:
-    given = json_of(first_filled(attributes, "gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages"))
+    given = json_of(first_filled(attributes, *_PROMPTS))
     if given is None:
         given = _numbered(attributes, "llm.input_messages.") or _numbered(attributes, "gen_ai.prompt.")
-    if isinstance(given, list) and given:  # OpenInference wraps each message, or the names of its fields, once more
-        return [one.get("message") or _without_prefix(one, "message.") for one in map(mapping_of, given)]
+    if isinstance(given, list) and given:
+        return [_message(mapping_of(one)) for one in given]
     return given or json_of(attributes.get("input.value"))
+
+
+def _prompt_of_events(span: Recorded, attributes: Recorded) -> object:
+    """Return the messages of the events of a span, or of those that it keeps as an attribute."""
+    messages = []
+    for event in map(mapping_of, (*list_of(span.get("events")), *list_of(json_of(attributes.get("events"))))):
+        fields = _attributes(event) or event
+        if whole := _prompt(fields):
+            return whole
+        role = _MESSAGE_EVENTS.get(text_of(first_filled(event, "name", "event.name")))
+        if role is not None:
+            body = mapping_of(fields.get("gen_ai.event.content")) or fields
+            messages.append({"role": role, "content": json_of(body.get("content"))})
+    return messages
+
+
+_MESSAGE_EVENTS = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 
 
 def _numbered(attributes: Recorded, prefix: str) -> list[dict[str, Any]]:
@@ -176,6 +205,14 @@ def _numbered(attributes: Recorded, prefix: str) -> list[dict[str, Any]]:
         if place.isdigit() and field:
             found.setdefault(int(place), {})[field.removeprefix("message.")] = value
     return [found[place] for place in sorted(found)]
+
+
+def _message(given: Recorded) -> dict[str, Any]:
+    """Return a message; OpenInference wraps it, and its parts, once more, or the names of their fields."""
+    fields = dict(mapping_of(given.get("message"))) or _without_prefix(given, "message.")
+    parts = map(mapping_of, list_of(fields.get("contents")) or _numbered(fields, "contents."))
+    content = [mapping_of(one.get("message_content")) or _without_prefix(one, "message_content.") for one in parts]
+    return {"content": content, **fields} if content else fields
 
 
 def _without_prefix(fields: Recorded, prefix: str) -> dict[str, Any]:

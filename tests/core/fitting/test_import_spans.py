@@ -1,0 +1,117 @@
+"""Spans as instrumentations of several years write them: former names, messages in events, the names of LiteLLM."""
+
+import json
+
+import pytest
+
+from wiserouter.fitting.imports.sources import SOURCES
+from wiserouter.prompts.messages import question_text
+
+ASK = [{"role": "system", "content": "be short"}, {"role": "user", "content": "sort a list"}]
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-mini"}
+USED = {"gen_ai.usage.input_tokens": 100, "gen_ai.usage.output_tokens": 20}
+FORMERLY_USED = {"gen_ai.usage.prompt_tokens": 100, "gen_ai.usage.completion_tokens": 20}
+
+
+def event(name, **attributes):
+    return {"name": name, "attributes": attributes}
+
+
+def message_events(spread):
+    return [event(f"gen_ai.{one['role']}.message", **spread(one)) for one in ASK]
+
+
+KNOWN = {
+    "LiteLLM": (
+        {
+            "gen_ai.operation.name": "acompletion",
+            "llm.request.type": "acompletion",
+            "gen_ai.request.model": "gpt-mini",
+            "litellm.call_id": "c-2",
+            **USED,
+            "gen_ai.input.messages": json.dumps(
+                [{"role": one["role"], "parts": [{"type": "text", "content": one["content"]}]} for one in ASK]
+            ),
+        },
+        [],
+    ),
+    "OpenLLMetry": (
+        {
+            "llm.request.type": "chat",
+            "gen_ai.request.model": "gpt-mini",
+            **FORMERLY_USED,
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "sort a list",
+        },
+        [],
+    ),
+    "the AI SDK": ({"gen_ai.request.model": "gpt-mini", "ai.prompt.messages": json.dumps(ASK), **USED}, []),
+    "conventions 1.27": ({**CHAT, **USED}, [event("gen_ai.content.prompt", **{"gen_ai.prompt": json.dumps(ASK)})]),
+    "conventions 1.28": (
+        {**CHAT, **USED},
+        message_events(lambda one: {"gen_ai.event.content": json.dumps(one)}),
+    ),
+    "events with a content": ({**CHAT, **USED}, message_events(lambda one: {"content": one["content"]})),
+    "events as an attribute": (
+        {
+            **CHAT,
+            **USED,
+            "events": json.dumps([{"event.name": f"gen_ai.{one['role']}.message", **one} for one in ASK]),
+        },
+        [],
+    ),
+    "conventions 1.37, as an event": (
+        {**CHAT, **USED},
+        [event("gen_ai.client.inference.operation.details", **{"gen_ai.input.messages": json.dumps(ASK)})],
+    ),
+    "OpenInference, several parts": (
+        {
+            "openinference.span.kind": "LLM",
+            "llm.model_name": "gpt-mini",
+            "llm.token_count.prompt": 100,
+            "llm.token_count.completion": 20,
+            "llm.input_messages.0.message.role": "user",
+            "llm.input_messages.0.message.contents.0.message_content.type": "text",
+            "llm.input_messages.0.message.contents.0.message_content.text": "sort a list",
+            "llm.input_messages.0.message.contents.1.message_content.type": "image",
+        },
+        [],
+    ),
+    "Phoenix, several parts": (
+        {
+            "openinference.span.kind": "LLM",
+            "llm.model_name": "gpt-mini",
+            "llm.token_count.prompt": 100,
+            "llm.token_count.completion": 20,
+            "llm.input_messages": [
+                {
+                    "message.role": "user",
+                    "message.contents": [{"message_content": {"type": "text", "text": "sort a list"}}],
+                }
+            ],
+        },
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_span_of_each_instrumentation_is_a_call(name):
+    attributes, events = KNOWN[name]
+    (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": attributes, "events": events})
+    assert (call.model, question_text(call.prompt)) == ("gpt-mini", "sort a list")
+    assert (call.input_tokens, call.output_tokens, call.cost_usd) == (100, 20, None)
+
+
+def test_a_span_of_litellm_has_its_cost_and_its_call_id():
+    attributes, _ = KNOWN["LiteLLM"]
+    (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": {**attributes, "gen_ai.cost.total_cost": 0.002}})
+    assert (call.cost_usd, call.ids) == (0.002, ("s-1", "c-2"))
+
+
+@pytest.mark.parametrize(
+    "kind", [{"llm.request.type": "embedding"}, {"llm.request.type": "rerank"}, {"gen_ai.operation.name": "aembedding"}]
+)
+def test_what_answers_with_no_text_is_no_call(kind):
+    attributes = {"gen_ai.request.model": "embedder", "gen_ai.prompt.0.content": "sort a list", **kind}
+    assert not list(SOURCES["otel"].calls({"span_id": "s-1", "attributes": attributes}))
