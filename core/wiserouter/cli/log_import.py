@@ -130,6 +130,7 @@ def _notes(counts: ImportCounts, scores: Scores, source: str) -> list[str]:
         (counts.cut_prompt, "with a prompt that was cut when it was stored"),
         (counts.priced, "priced by their tokens"),
         (counts.no_cost, "without a cost: give --prices FILE"),
+        (counts.free, "with a cost of 0: give --prices FILE for models that are not free"),
         (counts.no_score, "without a score"),
         (counts.no_prompt, "left out: no stored prompt" + (hint if source == "litellm" else "")),
         (counts.no_model, "left out: no name of a model"),

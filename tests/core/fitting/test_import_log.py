@@ -114,6 +114,21 @@ def test_a_negative_cost_is_missing_so_that_the_log_can_be_fitted(prices, cost, 
     assert (log.counts.no_cost, log.counts.priced) == (int(cost is None), int(cost is not None))
 
 
+@pytest.mark.parametrize(("prices", "cost"), [({}, 0.0), ({"m": Price(1e-6, 2e-6)}, 24e-6), ({"m": Price(0, 0)}, 0.0)])
+def test_a_cost_of_0_is_priced_for_so_systems_note_one_that_they_do_not_know(prices, cost, tmp_path):
+    log = LogWriter(tmp_path / "a.parquet", prices, request={})
+    log.add(ImportedCall(("a",), "m", prompt="hi", input_tokens=10.0, output_tokens=7.0, cost_usd=0.0), None)
+    log.finish()
+    assert pl.read_parquet(tmp_path / "a.parquet")["cost_usd"].to_list() == [cost]
+    assert (log.counts.free, log.counts.priced) == (int(cost == 0.0), len(prices))
+
+
+def test_a_cost_that_litellm_could_not_compute_is_missing():
+    unpriced = {"error_str": "This model isn't mapped yet", "model": "gpt-mini"}
+    payload = {**PAYLOAD, "response_cost": 0.0, "response_cost_failure_debug_info": unpriced}
+    assert [call.cost_usd for call in source("litellm-payloads").calls(payload)] == [None]
+
+
 def test_prices_count_cached_tokens_at_their_price(tmp_path):
     log = LogWriter(tmp_path / "a.parquet", {"m": Price(1e-6, 2e-6, cache_read=1e-7)}, request={})
     log.add(

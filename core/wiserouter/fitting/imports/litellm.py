@@ -28,6 +28,9 @@ from wiserouter.pricing.arms import EFFORT, EFFORTS, arm_name
 CUT = "litellm_truncated"
 """The mark that LiteLLM leaves in a text that it has cut."""
 
+_UNPRICED = "response_cost_failure_debug_info"
+"""Filled in a payload whose cost LiteLLM could not compute, as of a model without a price; the cost there is 0."""
+
 REDACTED = "redacted-by-litellm"
 """The text that LiteLLM puts in place of one that must not be logged, here and in what it sends to other systems."""
 
@@ -61,7 +64,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         input_tokens=first_number(record, "prompt_tokens"),
         output_tokens=first_number(record, "completion_tokens"),
         cached_tokens=cached,
-        cost_usd=first_number(record, "response_cost", "spend"),
+        cost_usd=None if record.get(_UNPRICED) else first_number(record, "response_cost", "spend"),
         latency_s=seconds_between(started_s, ended_s),
         conversation=session,
         group=text_of(record.get("model_group")),

@@ -37,9 +37,9 @@ class ImportCounts:
     ----------
     records, calls : int
         Number of records read, and of calls written.
-    cut_prompt, no_cost, priced, no_score : int
-        Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
-        without a score.
+    cut_prompt, no_cost, free, priced, no_score : int
+        Number of calls whose prompt was cut; without a cost, or with one of 0, even after prices; with a cost from
+        tokens and prices; and without a score.
     no_prompt, no_model, failed, older, no_time, other_group, repeated : int
         Number of calls left out: without a stored prompt, without the name of a model, failed or answered from a cache
         of answers, from before the start, without a time that could be compared to it, of other groups, found once more
@@ -52,6 +52,7 @@ class ImportCounts:
     calls: int = 0
     cut_prompt: int = 0
     no_cost: int = 0
+    free: int = 0
     priced: int = 0
     no_score: int = 0
     no_prompt: int = 0
@@ -127,9 +128,9 @@ class LogWriter:
         counts.models[call.model] = counts.models.get(call.model, 0) + 1
         counts.cut_prompt += bool(self._cut_mark) and self._cut_mark in prompt
         counts.no_score += reward is None
-        has_cost = call.cost_usd is not None and call.cost_usd >= 0.0  # a fit refuses a log with a negative one
-        cost = call.cost_usd if has_cost else self._priced(call)
+        cost = self._cost_usd(call)
         counts.no_cost += cost is None
+        counts.free += cost == 0.0
         tokens = (call.input_tokens, call.output_tokens, call.cached_tokens)
         texts = (call.ids[0] if call.ids else "", prompt, call.model, call.conversation, call.group)
         columns = (without_halves(text) or None for text in texts)
@@ -165,6 +166,14 @@ class LogWriter:
         finally:
             written.unlink(missing_ok=True)
         shutil.rmtree(self._parts)
+
+    def _cost_usd(self, call: ImportedCall) -> float | None:
+        """Return the cost of a call: 0 is what systems note where they know no price, and a negative one is none."""
+        recorded = call.cost_usd if call.cost_usd is not None and call.cost_usd >= 0.0 else None
+        if recorded:
+            return recorded
+        priced = self._priced(call)
+        return recorded if priced is None else priced
 
     def _priced(self, call: ImportedCall) -> float | None:
         price = self._prices.get(call.model) or self._prices.get(call.model.rpartition("/")[2])
