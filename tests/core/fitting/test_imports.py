@@ -214,6 +214,12 @@ def test_what_litellm_has_redacted_is_no_prompt(name, record, tmp_path):
     assert (log.counts.calls, log.counts.no_prompt) == (0, 1)
 
 
+@pytest.mark.parametrize("hit", [True, "True", False, None])
+def test_an_answer_of_litellms_cache_in_langfuse_is_left_out(hit):
+    (call,) = SOURCES["langfuse"].calls({**OBSERVATION, "metadata": {"cache_hit": hit}})
+    assert call.failed == (str(hit) == "True")
+
+
 @pytest.mark.parametrize("text", ['{"a": 1', "nothing", '{"a": 1}\n{"b": ', "[" * 100_000])
 def test_a_damaged_export_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "a.jsonl").write_text(text)

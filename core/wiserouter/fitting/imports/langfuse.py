@@ -48,8 +48,13 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         latency_s=seconds_between(started_s, ended_s),
         conversation=session,
         group=text_of(record.get("name")),
-        failed=str(record.get("level", "")).upper() == "ERROR",
+        failed=str(record.get("level", "")).upper() == "ERROR" or _is_cached(record),
     )
+
+
+def _is_cached(record: Recorded) -> bool:
+    """Return True if LiteLLM says that its cache has answered, at a cost of 0."""
+    return str(mapping_of(record.get("metadata")).get("cache_hit")).lower() == "true"
 
 
 def scores(record: Recorded) -> Iterator[ImportedScore]:
