@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -240,6 +241,21 @@ def test_the_journal_names_both_sides_and_evaluate_leaves_observed_calls_out(tmp
     assert calls.would_be.sum(axis=1) == pytest.approx([1.0, 1.0])
     with pytest.raises(InvalidInput, match="mode: shadow"):
         read_shadow_calls([])
+
+
+def test_a_report_keeps_little_of_each_line(tmp_path):
+    router = make(Shadow(0.0))
+    once = journal_of(
+        router, tmp_path / "j.jsonl", lambda: router.charge(router.observe("a", incumbent="large"), cost_usd=3.0)
+    )
+    lines, n = [json.dumps(event).replace(once[0]["id"], "{}") for event in once], 2_000
+    events = (json.loads(line.replace("{}", f"{i:032}", 1)) for i in range(n) for line in lines)
+    tracemalloc.start()
+    calls = read_shadow_calls(events)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert calls.n == n
+    assert peak / n < 2_000  # bytes; the lines themselves take 6,000
 
 
 def calls_of(ran, would_be, *, share=0.0, acted=None, incumbent=None, reward=None, cost=None, unit=None):

@@ -36,23 +36,21 @@ class ObservedCall(NamedTuple):
 
 def observed_calls(events: Iterable[dict[str, Any]]) -> list[ObservedCall]:
     """Return the calls of a journal that were only observed, and have ended at a known cost."""
-    decisions: dict[str, dict[str, Any]] = {}
-    sides: dict[str, dict[str, Any]] = {}
-    charges: dict[str, dict[str, Any]] = {}
-    of_kind = {"decision": decisions, "shadow": sides, "charge": charges}
+    expected: dict[str, dict[str, float | None]] = {}
+    sides: dict[str, tuple[str, str]] = {}
+    charges: dict[str, tuple[str, float]] = {}
+    names: dict[str, str] = {}  # each name once, however many lines have it
     for event in events:
-        kept = of_kind.get(event.get("event") or "")
-        if kept is not None:
-            kept[event["id"]] = event
+        kind = event.get("event")
+        if kind == "decision":
+            costs = {model["name"]: model["expected_cost_usd"] for model in event["models"]}
+            expected[event["id"]] = {names.setdefault(name, name): usd for name, usd in costs.items()}
+        elif kind == "shadow" and not event["acts"] and event["would_be"]:
+            sides[event["id"]] = names.setdefault(event["would_be"], event["would_be"]), event.get("call_id") or ""
+        elif kind == "charge" and event["model"]:
+            charges[event["id"]] = names.setdefault(event["model"], event["model"]), event["cost_usd"]
     return [
-        ObservedCall(
-            id_, side.get("call_id") or "", charges[id_]["model"], side["would_be"], charges[id_]["cost_usd"], expected
-        )
-        for id_, side in sides.items()
-        if not side["acts"] and side["would_be"] and charges.get(id_, {}).get("model") and id_ in decisions
-        for expected in [_expected_usd(decisions[id_], side["would_be"])]
+        ObservedCall(id_, call_id, charges[id_][0], would_be, charges[id_][1], expected[id_].get(would_be))
+        for id_, (would_be, call_id) in sides.items()
+        if id_ in charges and id_ in expected
     ]
-
-
-def _expected_usd(decision: dict[str, Any], model: str) -> float | None:
-    return next((one["expected_cost_usd"] for one in decision["models"] if one["name"] == model), None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,72 +78,125 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
     InvalidInput
         If no such call was charged, or the journal has too many models.
     """
-    by_kind: dict[str, dict[str, dict[str, Any]]] = {"decision": {}, "shadow": {}, "charge": {}}
+    calls: dict[str, _Call] = {}
+    texts: dict[Any, Any] = {}  # each name and list of names once, however many lines have it
     scores: dict[str, dict[str, SourceScore]] = {}
     for event in events:
-        kept = by_kind.get(event.get("event") or "")
-        if kept is not None:
-            kept[event["id"]] = event
-        elif event.get("event") == "reward":
+        kind = event.get("event")
+        if kind == "reward":
             scores[event["id"]] = with_event(scores.get(event["id"], {}), event)
-    decisions, sides, charges = by_kind.values()
-    ids = [id_ for id_ in sides if id_ in decisions and id_ in charges and charges[id_]["model"]]
-    if not ids:
+        elif kind in {"decision", "shadow", "charge"}:
+            calls.setdefault(event["id"], _Call()).take(event, texts)
+    kept = {id_: call for id_, call in calls.items() if call.side and call.names and call.ran}
+    if not kept:
         raise InvalidInput(
             "the journal must hold calls of shadow mode with their costs, got none: decide them with observe(), or "
             "mode: shadow, and keep a journal"
         )
-    lines, taken, run = [decisions[id_] for id_ in ids], [sides[id_] for id_ in ids], [charges[id_] for id_ in ids]
-    names = tuple(dict.fromkeys(model["name"] for line in lines for model in line["models"]))
-    names = _with(names, run, taken)
+    rows, sides = list(kept.values()), [call.side for call in kept.values() if call.side]
+    incumbents = [side.incumbent for side in sides]
+    names = dict.fromkeys(name for one in dict.fromkeys(call.names for call in rows) for name in one)
+    names |= dict.fromkeys([call.ran for call in rows]) | dict.fromkeys(one for one in incumbents if one is not None)
     if len(names) > MAX_MODELS:
         raise InvalidInput(f"a journal must have at most {MAX_MODELS:,} models, got {len(names):,}", value=len(names))
     column: dict[Any, int] = {name: k for k, name in enumerate(names)} | {None: UNNAMED}
     return ShadowCalls(
-        names,
-        np.array([line["context"]["id"] for line in lines], dtype=np.int64),
-        np.array([column[one["model"]] for one in run], dtype=np.int64),
-        np.array([column[one["incumbent"]] for one in taken], dtype=np.int64),
-        np.array([one["acts"] for one in taken], dtype=bool),
-        np.array([one["share"] for one in taken], dtype=np.float64),
-        _would_be(lines, taken, column),
-        np.array([one["cost_usd"] for one in run], dtype=np.float64),
-        np.array([_NO_SCORE if (one := evidence(scores.get(id_, {}))) is None else one.reward for id_ in ids]),
-        _columns(lines, column, "expected_reward", np.nan),
-        _columns(lines, column, "expected_cost_usd", np.nan),
-        _units(taken),
+        tuple(names),
+        np.array([call.context for call in rows], dtype=np.int64),
+        np.array([column[call.ran] for call in rows], dtype=np.int64),
+        np.array([column[one] for one in incumbents], dtype=np.int64),
+        np.array([side.acts for side in sides], dtype=bool),
+        np.array([side.share for side in sides], dtype=np.float64),
+        _would_be(rows, sides, column),
+        np.array([call.cost_usd for call in rows], dtype=np.float64),
+        np.array([_NO_SCORE if (one := evidence(scores.get(id_, {}))) is None else one.reward for id_ in kept]),
+        _columns(rows, column, 1, np.nan),
+        _columns(rows, column, 2, np.nan),
+        _units(kept, sides),
     )
+
+
+class _Side(NamedTuple):
+    """What the line of shadow mode says of a call."""
+
+    acts: bool
+    share: float
+    incumbent: str | None
+    would_be: str
+    unit: str | None
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is kept of the lines of a call, a tenth of them: a journal of days is long.
+
+    Attributes
+    ----------
+    context : int
+        Its context.
+    names : tuple of str
+        The models of its decision.
+    figures : array of float
+        Their probabilities, expected rewards and expected costs, one after the other; NaN where there is none.
+    side : _Side or None
+        What the line of shadow mode says.
+    ran : str
+        The model that ran.
+    cost_usd : float, USD
+        Its cost.
+    """
+
+    context: int = 0
+    names: tuple[str, ...] = ()
+    figures: array[float] = field(default_factory=lambda: array("d"))
+    side: _Side | None = None
+    ran: str = ""
+    cost_usd: float = 0.0
+
+    def take(self, event: dict[str, Any], texts: dict[Any, Any]) -> None:
+        """Keep what a line says; a later line of its kind replaces an earlier one."""
+        kind = event["event"]
+        if kind == "charge":
+            self.ran, self.cost_usd = texts.setdefault(event["model"], event["model"]), event["cost_usd"]
+        elif kind == "shadow":
+            model, incumbent = (texts.setdefault(event[name], event[name]) for name in ("would_be", "incumbent"))
+            self.side = _Side(event["acts"], event["share"], incumbent, model, event.get("unit"))
+        else:
+            names = tuple(model["name"] for model in event["models"])
+            self.context, self.names = event["context"]["id"], texts.setdefault(names, names)
+            self.figures = array("d", [_number(model[name]) for name in _FIGURES for model in event["models"]])
+
+
+_FIGURES = ("probability", "expected_reward", "expected_cost_usd")
 
 
 _NO_SCORE = float("nan")
 
 
-def _with(names: tuple[str, ...], run: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the models of the pool, and those that ran or were named beside it."""
-    others = [one["model"] for one in run] + [one["incumbent"] for one in taken if one["incumbent"] is not None]
-    return tuple(dict.fromkeys([*names, *others]))
+def _number(value: float | None) -> float:
+    return _NO_SCORE if value is None else value
 
 
-def _would_be(lines: list[dict[str, Any]], taken: list[dict[str, Any]], column: dict[Any, int]) -> FloatArray:
+def _would_be(rows: list[_Call], sides: list[_Side], column: dict[Any, int]) -> FloatArray:
     """Return the probabilities of the router's choice; of one that was not drawn from a plan, the choice itself."""
-    chances = _columns(lines, column, "probability", 0.0)
-    for row, side in zip(chances, taken, strict=True):
-        if not row.any() and side["would_be"] in column:
-            row[column[side["would_be"]]] = 1.0
+    chances = _columns(rows, column, 0, 0.0)
+    for chance, side in zip(chances, sides, strict=True):
+        if not chance.any() and side.would_be in column:
+            chance[column[side.would_be]] = 1.0
     return chances
 
 
-def _units(taken: list[dict[str, Any]]) -> IntArray:
+def _units(ids: Iterable[str], sides: list[_Side]) -> IntArray:
     """Return the number of the unit of each call; a call without one is a unit of its own."""
     number: dict[tuple[str, str], int] = {}
-    names = [("unit", one["unit"]) if one.get("unit") else ("id", one["id"]) for one in taken]
+    names = [("unit", side.unit) if side.unit else ("id", id_) for id_, side in zip(ids, sides, strict=True)]
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
-def _columns(lines: list[dict[str, Any]], column: dict[Any, int], name: str, missing: float) -> FloatArray:
-    table = np.full((len(lines), len(column) - 1), missing)
-    for row, line in zip(table, lines, strict=True):
-        for model in line["models"]:
-            if model[name] is not None:
-                row[column[model["name"]]] = model[name]
-    return table
+def _columns(rows: list[_Call], column: dict[Any, int], figure: int, missing: float) -> FloatArray:
+    table = np.full((len(rows), len(column) - 1), missing)
+    places = {names: np.array([column[name] for name in names]) for names in {call.names for call in rows}}
+    for row, call in zip(table, rows, strict=True):
+        n = len(call.names)
+        row[places[call.names]] = call.figures[figure * n : (figure + 1) * n]
+    return np.where(np.isnan(table), missing, table)
