@@ -51,7 +51,7 @@ FIELDS = ("pairs", "judge", "person", "judge_sq", "person_sq", "product", "dista
 sum of squares."""
 
 SAME_PLACE = 1e-9
-"""Sum of squared distances of places that is 0 but for rounding."""
+"""Sum of squared distances of places, or variance of scores, that is 0 but for rounding."""
 
 _PAIR_FIELDS = FIELDS.index("judged")
 
@@ -119,6 +119,15 @@ class Agreement:
     def share(self) -> float | None:
         """1 less the mean distance of the two scores; None without a pair."""
         return 1.0 - sum(each[6] for each in self._sums.values()) / self.pairs if self.pairs else None
+
+    @property
+    def only_score(self) -> float | None:
+        """The score that the judge gave each of its calls, of two models or more; None for other scores."""
+        of_all = [each[_PAIR_FIELDS:] for each in self._sums.values() if each[_PAIR_FIELDS] >= 1.0]
+        if len(of_all) < 2:
+            return None
+        n, total, squares = np.sum(of_all, axis=0)
+        return float(total / n) if squares / n - (total / n) ** 2 <= SAME_PLACE else None
 
     def of_models(self) -> dict[str, ModelAgreement]:
         """Return the agreement on each model that has a pair."""

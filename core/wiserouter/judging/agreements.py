@@ -6,7 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from wiserouter.judging.agreement import Agreement, Correction
-from wiserouter.judging.bias_warnings import FEWEST_JUDGED, FEWEST_PAIRS, bias_warning, price_warning
+from wiserouter.judging.bias_warnings import (
+    FEWEST_JUDGED,
+    FEWEST_PAIRS,
+    bias_warning,
+    price_warning,
+    same_score_warning,
+)
 from wiserouter.learning.source_scores import HUMAN, JUDGE, Scores, SourceScore, kind_of
 
 logger = logging.getLogger("wiserouter")
@@ -40,6 +46,7 @@ class Agreements:
         self._rise = 0.0
         self._corrections: dict[str, tuple[int, float, Correction]] = {}
         self._proven: set[str] = set()
+        self._same: set[str] = set()
         self._due_pairs: dict[str, float] = {}
         self._due_judged: dict[str, float] = {}
 
@@ -76,6 +83,12 @@ class Agreements:
         """Return the sums by source and model."""
         return {source: each.sums() for source, each in self.of.items()}
 
+    def lines(self) -> tuple[str, ...]:
+        """Return the warnings, and a line on each other judge whose scores are still all the same."""
+        others = (name for name in self.of if name not in self.warnings)
+        same = (same_score_warning(name, self.of[name]) for name in others)
+        return (*self.warnings.values(), *(line for line in same if line is not None))
+
     def _note_judged(self, model: str, former: SourceScore | None, source: str, score: SourceScore) -> None:
         agreement = self.of.setdefault(source, Agreement())
         if former is not None:
@@ -84,6 +97,10 @@ class Agreements:
         if source not in self.warnings and agreement.judged >= self._due_judged.get(source, FEWEST_JUDGED):
             self._due_judged[source] = agreement.judged * RECHECK_GROWTH
             self._warn(source, price_warning(source, agreement, self._places))
+            line = same_score_warning(source, agreement)
+            if line is not None and source not in self._same:
+                self._same.add(source)
+                logger.warning("%s", line)
 
     def _test_pairs(self, source: str, agreement: Agreement) -> None:
         """Test the pairs where there are enough more; what they show replaces a warning by the prices."""

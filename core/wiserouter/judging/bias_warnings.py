@@ -1,4 +1,4 @@
-r"""Tests of a judge for a bias toward cheap models.
+r"""Tests of a judge for a bias toward cheap models, and for scores that are all the same.
 
 Two tests, each repeated as scores come in, and each one-sided at `BIAS_Z` standard errors:
 
@@ -8,7 +8,7 @@ Two tests, each repeated as scores come in, and each one-sided at `BIAS_Z` stand
   has far more scores. Expensive models may in fact be worse here, which the warning says; where people's scores show
   that, it is not given.
 
-Each is repeated after 5 % more scores: at an interval that grows in proportion, few tests are made in all.
+Each of the two is repeated after 5 % more scores: at an interval that grows in proportion, few tests are made in all.
 """
 
 from __future__ import annotations
@@ -51,6 +51,17 @@ def bias_warning(source: str, agreement: Agreement, places: Mapping[str, float])
         f"{source} rates the most expensive model {-found.bias:.2f} lower than the cheapest one where people rate them "
         f"alike (s.e. {found.error:.2f}, {agreement.pairs:,} calls scored by both): its scores are corrected by a part "
         f"of that; a better judge, or more scores by people, would help"
+    )
+
+
+def same_score_warning(source: str, agreement: Agreement) -> str | None:
+    """Return a line on a judge that gave all calls of several models one score; None where there are few of them."""
+    only = agreement.only_score if agreement.judged >= FEWEST_JUDGED else None
+    if only is None:
+        return None
+    return (
+        f"{source} gave each of {agreement.judged:,} calls the score {only:.2f}, which shows no difference between "
+        f"models: where some of these answers are worse than others, a stricter judge, or scores by people, would help"
     )
 
 

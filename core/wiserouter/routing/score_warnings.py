@@ -11,8 +11,7 @@ FEWEST_FAILURES = 20.0
 def score_warnings(learner: Learner) -> tuple[str, ...]:
     """Return the warnings on judges, and that on scores of failures alone."""
     estimates = learner.estimates
-    of_judges = learner.agreements.warnings.values()
-    return (*of_judges, *_only_failures(float(estimates.labels.sum()), float(estimates.reward.sum())))
+    return (*learner.agreements.lines(), *_only_failures(float(estimates.labels.sum()), float(estimates.reward.sum())))
 
 
 def _only_failures(scores: float, total: float) -> tuple[str, ...]:

@@ -189,6 +189,22 @@ def test_people_that_rate_expensive_models_lower_too_silence_the_warning():
     assert price_warning("judge:mini", agreement, PLACES) is None
 
 
+def test_a_judge_that_gives_all_calls_one_score_is_named_as_long_as_it_does(caplog):
+    caplog.set_level(logging.WARNING)
+    agreements = Agreements()
+
+    def note(model, score, times):
+        for _ in range(times):
+            agreements.note(model, {}, "judge:a", SourceScore(score, 1.0, score))
+        return agreements.lines()
+
+    assert note("small", 0.7, 150) == ()  # one model: there is nothing to tell apart
+    (line,) = note("large", 0.7, 50)
+    assert "gave each of 200 calls the score 0.70" in line
+    assert len(caplog.messages) == 1
+    assert note("large", 0.75, 1) == ()
+
+
 def test_what_people_show_replaces_what_prices_suggest(caplog):
     caplog.set_level(logging.WARNING)
     agreements, rng = Agreements(), np.random.default_rng(0)
