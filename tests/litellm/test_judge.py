@@ -1,6 +1,7 @@
 """A judge of LiteLLM: the texts that it gets, what it costs, and that no request waits for it or fails with it."""
 
 import json
+from unittest.mock import Mock
 
 import httpx
 import litellm
@@ -74,7 +75,8 @@ async def test_every_surface_is_judged_by_its_texts(provider, settled, surface):
 
 
 async def test_its_budget_is_kept_and_its_calls_are_not_judged(provider, settled):
-    bound_usd = LiteLLMJudge("referee", lambda: None, [rate_card_of(deployment("referee"))], 16).most_usd("x" * 1_000)
+    card = rate_card_of(deployment("referee"))
+    bound_usd = LiteLLMJudge("referee", lambda: None, [card], 1_000).most_usd("x" * 1_000)
     router, ours = judged_router(provider, budget_usd=bound_usd + 3 * JUDGE_USD, concurrency=1)
     for i in range(20):
         await router.acompletion(model="wise", messages=HI)
@@ -87,6 +89,27 @@ async def test_its_budget_is_kept_and_its_calls_are_not_judged(provider, settled
     assert figures.judged == len(prompts_of(provider))
     assert ours.status("judge:referee").spent_usd == pytest.approx(figures.judged * JUDGE_USD)
     ours.stop_judging()
+
+
+@pytest.mark.parametrize(
+    ("info", "most"),
+    [
+        ({"base_model": "gpt-5-mini", "max_output_tokens": 128_000}, 4_000),
+        ({"supports_reasoning": True, "max_output_tokens": None}, 4_000),
+        ({"base_model": "gpt-5-mini", "max_output_tokens": 2_000}, 2_000),
+        ({"max_output_tokens": None}, 1_000),
+    ],
+)
+def test_a_judge_that_reasons_may_do_so_before_its_number(info, most):
+    router = Mock()
+    start_judge(router, JudgeBlock(model="referee", budget_usd=1.0), [deployment("referee", info=info)], lambda: None)
+    (ask,) = router.judge_with.call_args.args
+    per_token = deployment("referee")["litellm_params"]["output_cost_per_token"]
+    input_usd = ask.bound_usd("a", "b") - most * per_token
+    stated = JudgeBlock(model="referee", budget_usd=1.0, max_output_tokens=16)
+    start_judge(router, stated, [deployment("referee", info=info)], lambda: None)
+    (ask,) = router.judge_with.call_args.args
+    assert ask.bound_usd("a", "b") - 16 * per_token == pytest.approx(input_usd)
 
 
 def slow_failure(request):

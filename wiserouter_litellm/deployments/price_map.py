@@ -173,6 +173,12 @@ def _media_is_less(stated: Mapping[str, Any]) -> bool:
     return False
 
 
+def may_reason(deployment: Mapping[str, Any]) -> bool:
+    """Return True if a deployment, or LiteLLM's map, says that its model can reason before it answers."""
+    named = deployment.get("model_info") or {}
+    return any(bool(source.get("supports_reasoning")) for source in (named, _base_entry(deployment)))
+
+
 def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:
     """Return prices and limits: those of litellm_params before those of model_info and of LiteLLM's map."""
     params, info = deployment["litellm_params"], deployment.get("model_info") or {}

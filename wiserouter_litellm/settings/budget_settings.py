@@ -243,8 +243,8 @@ class JudgeBlock(Strict):
         Number of observations that one of its scores counts as; by default that of `judge_with`.
     first_scores : int, optional
         Its first scores are learned together, once there are so many; by default as in `judge_with`.
-    max_output_tokens : int
-        The limit of its replies; a model that reasons needs more than a number.
+    max_output_tokens : int, optional
+        The limit of its replies; by default 1,000, and 4,000 of a model that reasons, at most what the model allows.
     concurrency, max_waiting : int
         Judgements at once, and calls that may wait; further ones are not judged.
     attempts : int
@@ -259,7 +259,7 @@ class JudgeBlock(Strict):
     every: str | None = None
     weight: float | None = Field(None, gt=0, le=1)
     first_scores: int | None = Field(None, ge=0)
-    max_output_tokens: int = Field(16, ge=1)
+    max_output_tokens: int | None = Field(None, ge=1)
     concurrency: int = Field(4, ge=1)
     max_waiting: int = Field(256, ge=1)
     attempts: int = Field(3, ge=1)

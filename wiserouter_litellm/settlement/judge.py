@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.integration import Judge, JudgeReply, PromptedJudge, RateCard, UnbilledFailure, proves_unbilled
 from wiserouter_litellm.billing.bill import usage_of
 from wiserouter_litellm.billing.redacted_texts import REDACTED
-from wiserouter_litellm.deployments.price_map import rate_card_of
+from wiserouter_litellm.deployments.price_map import may_reason, rate_card_of
 from wiserouter_litellm.deployments.registry import Deployment
 from wiserouter_litellm.groups.attempts import OpenAttempt
 from wiserouter_litellm.requests.json_objects import field_of
@@ -24,6 +24,9 @@ from wiserouter_litellm.settings.budget_settings import JudgeBlock
 
 FRAME_TOKENS = 64
 """Tokens that a provider may add to a prompt of one message; its own are at most its bytes."""
+
+REPLY_TOKENS, REASONED_TOKENS = 1_000, 4_000
+"""Limits of a reply, and of one of a model that reasons: GPT-5 mini spends some hundreds of tokens before a number."""
 
 JUDGEMENT = {"wiserouter_judgement": uuid4().hex}
 """The metadata of a judge's own calls; no client knows the value."""
@@ -102,7 +105,8 @@ def start_judge(
     if not deployments:
         raise InvalidInput(f"judge.model must be a model of the proxy, got {settings.model!r}", value=settings.model)
     cards = [rate_card_of(deployment) for deployment in deployments]
-    model = LiteLLMJudge(settings.model, litellm_router, cards, settings.max_output_tokens)
+    limit = settings.max_output_tokens or _output_limit(deployments, cards)
+    model = LiteLLMJudge(settings.model, litellm_router, cards, limit)
     router.judge_with(
         PromptedJudge(model.reply, model.most_usd),
         share=settings.share,
@@ -115,6 +119,12 @@ def start_judge(
         timeout_s=settings.timeout_s,
         **settings.model_dump(include={"weight", "first_scores"}, exclude_none=True),
     )
+
+
+def _output_limit(deployments: Iterable[Deployment], cards: Iterable[RateCard]) -> int:
+    """Return the limit of a reply where none is stated; thoughts are part of a reply."""
+    wanted = REASONED_TOKENS if any(map(may_reason, deployments)) else REPLY_TOKENS
+    return min([wanted, *(card.max_output_tokens for card in cards if card.max_output_tokens)])
 
 
 def offer_answer(judge: Judge, attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response: object) -> None:

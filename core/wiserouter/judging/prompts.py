@@ -73,7 +73,7 @@ def score_of_reply(reply: str) -> float:
     """
     found = _NUMBER.fullmatch(reply.strip())
     if found is None:
-        raise NoVerdict(f"a judge must reply with one number in [0, 1], got {len(reply)} other characters")
+        raise NoVerdict(f"a judge must reply with one number in [0, 1], {_got(reply)}")
     return float(found[1])
 
 
@@ -87,5 +87,11 @@ def preference_of_reply(reply: str) -> str:
     """
     found = _PREFERRED.get(reply.strip().rstrip(".").lower())
     if found is None:
-        raise NoVerdict(f"a judge must reply with A, B or tie, got {len(reply)} other characters")
+        raise NoVerdict(f"a judge must reply with A, B or tie, {_got(reply)}")
     return found
+
+
+def _got(reply: str) -> str:
+    if not reply.strip():
+        return "got an empty reply: a model that reasons needs a larger max_output_tokens"
+    return f"got {len(reply)} other characters"

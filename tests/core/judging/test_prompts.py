@@ -48,6 +48,12 @@ def test_an_error_does_not_repeat_the_reply():
     assert "sk-secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("read", [score_of_reply, preference_of_reply])
+def test_an_empty_reply_names_its_likely_cause(read):
+    with pytest.raises(NoVerdict, match="larger max_output_tokens"):
+        read(" ")
+
+
 @pytest.mark.parametrize("reply", ["C", "A and B", "A is better", "first", ""])
 def test_a_preference_is_a_letter_or_tie(reply):
     with pytest.raises(NoVerdict):
