@@ -371,6 +371,7 @@ def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fie
     "fields",
     [
         {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+        {"service_tier": "on_demand"},  # the default of ChatGroq
         {"reasoning": {"effort": "low", "mode": "standard"}, "prompt_cache_options": {"mode": "explicit"}},
         {"model_kwargs": {"prompt_cache_options": {"mode": "implicit", "ttl": "30m"}}},
     ],

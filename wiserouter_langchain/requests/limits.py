@@ -89,7 +89,7 @@ _GOOGLE_TOOLS = frozenset(
 )
 """The keys, without their underscores, by which Google's API is asked to run a tool, beside functions of the caller."""
 
-_PLAIN_VALUES = frozenset({"auto", "default", "flex", "global", "standard", "standard_only", "text"})
+_PLAIN_VALUES = frozenset({"auto", "default", "flex", "global", "on_demand", "standard", "standard_only", "text"})
 _PRICED_FIELDS = (
     *("service_tier", "speed", "inference_geo", "mcp_servers", "audio", "modalities", "web_search_options"),
     *("use_previous_response_id", "container", "context_management", "cached_content", "response_modalities"),
