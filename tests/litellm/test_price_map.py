@@ -272,6 +272,14 @@ def test_a_model_that_is_billed_by_the_song_is_refused_under_a_hard_limit():
     assert unbounded_price(dep("gemini/lyria-3-clip-preview", input_cost_per_token=0, output_cost_per_token=0)) is None
 
 
+@pytest.mark.parametrize("model", ["azure/model-router", "azure_ai/model_router"])
+def test_a_model_that_chooses_a_model_itself_needs_prices_of_its_own_under_a_hard_limit(model):
+    with pytest.raises(InvalidInput, match=r"nothing bounds model_router .*: state the highest prices"):
+        attach(litellm.Router([dep(model, api_key="none")]), "g", budget=Budget(10.0, 100, limit="hard"))
+    assert unbounded_price(dep(model, input_cost_per_token=3e-6, output_cost_per_token=15e-6)) is None
+    assert unbounded_price(dep(model, {"base_model": "gpt-4o"})) is None
+
+
 def test_a_model_that_litellm_replaces_by_another_one_is_refused_under_a_hard_limit(monkeypatch):
     monkeypatch.setattr(litellm, "model_alias_map", {"openai/gpt-4o-mini": "openai/gpt-4o"})
     with pytest.raises(InvalidInput, match="nothing bounds model_alias_map"):

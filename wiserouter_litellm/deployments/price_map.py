@@ -35,6 +35,9 @@ _MEDIA = ("audio", "image", "video")
 _FEES = ("search_context_cost_per_query", "input_cost_per_request")
 _ALWAYS_SEARCHES = re.compile(r":online$|^perplexity/preset/")  # of OpenRouter; agents of Perplexity
 _MAY_BE_SEARCHING = re.compile(r"[-/]search-|deep-research|(^|/)sonar|-online$")  # where LiteLLM's map has a fee
+MODEL_ROUTER = "model_router"
+"""What nothing bounds in a model that chooses a model itself, at a price that is not that of its choice."""
+_CHOOSES = re.compile(r"(^|/)model[-_]router(/|$)")  # Azure's: LiteLLM's map has a fee of its input alone
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
@@ -96,7 +99,8 @@ def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
 
     It is that of LiteLLM's map of aliases where LiteLLM calls another model in place of the deployment's.
     LiteLLM bills by the time that a deployment states. A model of its map whose tokens are free, but not its images or
-    songs, is billed by the provider. A model that searches with each call has a fee for that beside its tokens.
+    songs, is billed by the provider. A model that searches with each call has a fee for that beside its tokens, and one
+    that chooses a model itself costs what that one does.
 
     Examples
     --------
@@ -109,6 +113,8 @@ def unbounded_price(deployment: Mapping[str, Any]) -> str | None:
         return "model_alias_map"
     if fee := _search_fee(deployment):
         return fee
+    if _source(deployment) != "deployment" and _CHOOSES.search(_base_of(deployment)):
+        return MODEL_ROUTER
     stated = _stated_values(deployment)
     if any(_number(stated.get(side)) for side in _SIDES) or "tiered_pricing" in stated:
         return None
@@ -195,9 +201,13 @@ def _figures_in(source: Mapping[str, Any]) -> dict[str, float]:
 
 def _base_entry(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the entry of a deployment's base model in LiteLLM's map, else of its model."""
+    return _map_entry(_base_of(deployment), deployment["litellm_params"].get("custom_llm_provider"))
+
+
+def _base_of(deployment: Mapping[str, Any]) -> str:
+    """Return the name of a deployment's base model, else of its model."""
     params, info = deployment["litellm_params"], deployment.get("model_info") or {}
-    base = info.get("base_model") or params.get("base_model") or params.get("model")
-    return _map_entry(str(base), params.get("custom_llm_provider"))
+    return str(info.get("base_model") or params.get("base_model") or params.get("model"))
 
 
 def _other_entries(deployment: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from wiserouter.integration import (
 )
 from wiserouter_litellm.deployments.arms import Arms, arms_of_settings
 from wiserouter_litellm.deployments.deployment_defaults import changes_cost
+from wiserouter_litellm.deployments.price_map import MODEL_ROUTER
 from wiserouter_litellm.deployments.registry import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.groups.group import FallbackPolicy, Group
 from wiserouter_litellm.groups.scopes import GroupScope, ScopeResolver
@@ -219,9 +220,11 @@ def _check_defaults(group: str, infos: Iterable[DeploymentInfo]) -> None:
     """Check that no deployment of a hard group adds a parameter to its calls whose cost nothing bounds."""
     for info in infos:
         if info.defaults.unbounded is not None:
+            is_router = info.defaults.unbounded == MODEL_ROUTER
+            remedy = "state the highest prices of its models there" if is_router else "take it out, or the deployment"
             raise InvalidInput(
                 f"group {group!r} is hard, and nothing bounds {info.defaults.unbounded} in the litellm_params of "
-                f"{info.model!r}, or in LiteLLM's map: take it out, or the deployment",
+                f"{info.model!r}, or in LiteLLM's map: {remedy}",
                 value=info.defaults.unbounded,
             )
 
