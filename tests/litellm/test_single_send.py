@@ -2,14 +2,17 @@
 
 import functools
 import inspect
+import json
 import socket
 import struct
 import threading
 from contextlib import contextmanager
 
+import httpx
 import litellm
 import openai
 import pytest
+import respx
 
 from support.groups import HI, fitted, llms
 from support.providers import deployment
@@ -121,3 +124,33 @@ def test_a_synchronous_request_is_sent_once_under_a_hard_limit(monkeypatch, inst
             client = openai.OpenAI(base_url=provider.url, api_key="k", max_retries=1)
             client.chat.completions.create(model="small", messages=HI)
         assert provider.billed == 3
+
+
+GEMINI = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP", "index": 0}],
+    "usageMetadata": {"promptTokenCount": 6_010, "candidatesTokenCount": 100, "totalTokenCount": 6_110},
+}
+MARKED = [{"type": "text", "text": "word " * 4_000, "cache_control": {"type": "ephemeral", "ttl": "720h"}}]
+
+
+def stores(request):
+    """Answer as Gemini does, whose storage costs by the hour."""
+    return httpx.Response(200, json={"name": "cachedContents/1"} if "cachedContents" in request.url.path else GEMINI)
+
+
+@pytest.mark.parametrize("limit", BUDGETS)
+@pytest.mark.parametrize("surface", ["chat", "messages", "synchronous"])
+async def test_gemini_stores_no_messages_under_a_hard_limit(settled, surface, limit):
+    rows = [deployment(name, url=None, model="gemini/gemini-2.5-pro") for name in ("small", "large")]
+    router, llm = fitted(), llms(*rows)
+    attach(llm, "wise", router=router, budget=BUDGETS[limit])
+    with respx.mock() as gemini:
+        gemini.route(host="generativelanguage.googleapis.com").mock(side_effect=stores)
+        if surface == "messages":
+            await llm.aanthropic_messages(model="wise", messages=HI, system=MARKED, max_tokens=100)
+        else:
+            call = {"model": "wise", "messages": [{"role": "system", "content": MARKED}, *HI], "max_tokens": 100}
+            llm.completion(**call) if surface == "synchronous" else await llm.acompletion(**call)
+        await settled(lambda: router.status().in_flight == 0)
+        sent = [json.loads(call.request.content) for call in gemini.calls if call.request.method == "POST"]
+    assert [MARKED[0]["text"] in json.dumps(body) for body in sent] == ([True] if limit == "hard" else [True, False])

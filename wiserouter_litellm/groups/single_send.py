@@ -4,6 +4,9 @@ The provider may have billed the first one by then, and a hard limit has reserve
 hard limit get the error, which LiteLLM's router may answer with a retry that has a reservation of its own. OpenAI's
 client sends again, too, after errors and timeouts: for providers such as DeepInfra, LiteLLM lets it do so twice,
 whatever `max_retries` says.
+
+For Gemini, LiteLLM sends messages with `cache_control` on their own before the call, to be stored. The provider bills
+that by the hour, for as long as the client likes, and no answer reports it. So those calls are made without it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 
 import openai
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+from litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching import ContextCachingEndpoints
 
 SENDS_ONCE: ContextVar[Callable[[], bool] | None] = ContextVar("wiserouter_sends_once", default=None)
 """Whether the request that the current task makes is sent once only: as long as its attempt is in flight."""
@@ -28,6 +32,9 @@ _MARK = "sends_once"
 
 _RETRIES = "get_max_retries"
 """The method by which OpenAI's client learns how often it may send a request again."""
+
+_STORE = "check_and_create_cache"
+"""The method by which LiteLLM has Gemini store messages, and returns those that it has not."""
 
 
 def send_once(once: Callable[[], bool] | None) -> None:
@@ -48,6 +55,8 @@ def _install() -> None:
     """Let the clients' methods refuse to send again where the attempt may not; once per process."""
     _wrap(AsyncHTTPHandler, _AGAIN, _unless_once)
     _wrap(getattr(getattr(openai, "_models", None), "FinalRequestOptions", None), _RETRIES, _none_where_once)
+    _wrap(ContextCachingEndpoints, _STORE, _unstored)
+    _wrap(ContextCachingEndpoints, f"async_{_STORE}", _aunstored)
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
@@ -79,3 +88,22 @@ def _none_where_once(retries: Any) -> Any:
         return 0 if _is_once() else retries(*arguments, **options)
 
     return none_where_once
+
+
+def _unstored(store: Any) -> Any:
+    def unstored(*arguments: Any, **call: Any) -> Any:
+        return _as_given(**call) if _is_once() else store(*arguments, **call)
+
+    return unstored
+
+
+def _aunstored(store: Any) -> Any:
+    async def unstored(*arguments: Any, **call: Any) -> Any:
+        return _as_given(**call) if _is_once() else await store(*arguments, **call)
+
+    return unstored
+
+
+def _as_given(*, messages: Any, optional_params: Any, cached_content: Any = None, **_: Any) -> tuple[Any, Any, Any]:
+    """Return the messages and the parameters of a call as they are, of which nothing is stored."""
+    return messages, optional_params, cached_content
