@@ -52,33 +52,26 @@ class ResourceEstimates:
         self._count, self._sum, self._square = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._prior = np.array([np.nan if prior is None else prior for prior in priors], dtype=np.float64)
         self._prior_calls = np.where(np.isnan(self._prior), 1.0, PRIOR_CALLS)
-        self._weight = np.ones(len(priors))
 
     def add(self, context: int, model: int, use: float, calls: float = 1.0) -> None:
         """Count a call, or what stands for a part of one."""
-        self._weight[model] /= MEMORY
-        weight = calls * float(self._weight[model])
-        self._count[context, model] += weight
-        self._sum[context, model] += weight * use
-        self._square[context, model] += weight * use * use
-        if weight > 1e6:
-            self._scale_down()
+        self._add(context, model, MEMORY, (calls, calls * use, calls * use * use))
 
     def add_many(self, context: int, model: int, number: float, total: float, square: float) -> None:
         """Count calls of other workers by the number, sum and sum of squares of their uses."""
         share = min(1.0, 1.0 / ((1.0 - MEMORY) * number))  # of more calls than are remembered
-        self._weight[model] /= MEMORY ** (share * number)
-        weight = share * float(self._weight[model])
-        self._count[context, model] += weight * number
-        self._sum[context, model] += weight * total
-        self._square[context, model] += weight * square
-        if weight > 1e6:
-            self._scale_down()
+        self._add(context, model, MEMORY ** (share * number), (share * number, share * total, share * square))
+
+    def _add(self, context: int, model: int, kept: float, added: tuple[float, float, float]) -> None:
+        """Add to the sums of a cell, of whose model the share `kept` of what was seen so far is left."""
+        for table, more in zip((self._count, self._sum, self._square), added, strict=True):
+            table[:, model] *= kept
+            table[context, model] += more
 
     def means(self) -> FloatArray:
         """Return the mean of each (context, model)."""
-        count, total, square = (table / self._weight for table in (self._count, self._sum, self._square))
-        column = self._of_models(count, total, self._prior)
+        count, total, square = self._count, self._sum, self._square
+        column = self._of_models(total, self._prior)
         strength = spreads(count, total, square).pseudo_counts if count.any() else 0.0
         if np.isinf(strength):
             return np.broadcast_to(column, self.shape).copy()
@@ -102,8 +95,7 @@ class ResourceEstimates:
             Whether they widen with the log of a model's rarity among the calls, as those of MOSS do (Audibert and
             Bubeck, 2009). A slow start, with cold connections for instance, then keeps no model out for good.
         """
-        means = self.means()
-        calls = self._count / self._weight
+        means, calls = self.means(), self._count
         error = self._deviations() / np.sqrt(calls + PRIOR_CALLS)  # others may differ from it
         if wide:
             rarity = np.log(np.maximum(calls.sum(), 1.0) / (calls.sum(axis=0) + PRIOR_CALLS))
@@ -113,9 +105,7 @@ class ResourceEstimates:
 
     def _deviations(self) -> FloatArray:
         """Return the standard deviation of a call of each model; a prior alone has none."""
-        count, total, square = (table / self._weight for table in (self._count, self._sum, self._square))
-        mean = self._of_models(count, total, self._prior)
-        second = self._of_models(count, square, self._prior**2)
+        mean, second = self._of_models(self._sum, self._prior), self._of_models(self._square, self._prior**2)
         deviations: FloatArray = np.sqrt(np.maximum(second - mean**2, 0.0))
         return deviations
 
@@ -129,14 +119,8 @@ class ResourceEstimates:
         known = [float(mean) if self.are_known([k]) else None for k, mean in enumerate(means)]
         return ResourceEstimates(n_contexts, [*known, *priors[len(known) :]])
 
-    def _of_models(self, count: FloatArray, total: FloatArray, prior: FloatArray) -> FloatArray:
+    def _of_models(self, total: FloatArray, prior: FloatArray) -> FloatArray:
         """Return a mean of each model over all contexts, from sums and a prior mean."""
         weight = self._prior_calls
-        means: FloatArray = (total.sum(axis=0) + weight * np.nan_to_num(prior)) / (count.sum(axis=0) + weight)
+        means: FloatArray = (total.sum(axis=0) + weight * np.nan_to_num(prior)) / (self._count.sum(axis=0) + weight)
         return means
-
-    def _scale_down(self) -> None:
-        self._count /= self._weight
-        self._sum /= self._weight
-        self._square /= self._weight
-        self._weight = np.ones_like(self._weight)

@@ -23,9 +23,6 @@ TIER_RATIO = 1.25
 REFRESH_GROWTH = 1.02
 """The shares are computed again once there are 2 % more requests."""
 
-_LARGEST_WEIGHT = 1e100
-"""The weight of one request at which all are scaled down."""
-
 _LOG_RATIO = math.log(TIER_RATIO)
 
 
@@ -54,7 +51,6 @@ class ValueMix:
 
     def __init__(self, n_plain: float = 0.0) -> None:
         plain = min(n_plain, 1.0 / (1.0 - MEMORY))
-        self._weight = 1.0
         self._count, self._sums = ({0: plain}, {0: plain}) if plain else ({}, {})
         self._seen, self._refresh_at = plain, 0.0
         self._tiers: tuple[Tier, ...] = ()
@@ -67,12 +63,11 @@ class ValueMix:
     def add(self, value: float) -> None:
         """Count a request."""
         tier = round(math.log(value) / _LOG_RATIO)
-        self._weight /= MEMORY
-        self._count[tier] = self._count.get(tier, 0.0) + self._weight
-        self._sums[tier] = self._sums.get(tier, 0.0) + self._weight * value
+        for table, more in ((self._count, 1.0), (self._sums, value)):
+            for other in table:
+                table[other] *= MEMORY
+            table[tier] = table.get(tier, 0.0) + more
         self._seen += 1.0
-        if self._weight > _LARGEST_WEIGHT:
-            self._scale_down()
 
     def tiers(self) -> tuple[Tier, ...]:
         """Return the tiers by rising value; the same tuple until there are enough new requests."""
@@ -84,12 +79,6 @@ class ValueMix:
             lasting = min(self._seen, 1.0 / (1.0 - MEMORY))
             self._refresh_at = self._seen + max(1.0, (REFRESH_GROWTH - 1.0) * lasting)
         return self._tiers
-
-    def _scale_down(self) -> None:
-        for table in (self._count, self._sums):
-            for tier in table:
-                table[tier] /= self._weight
-        self._weight = 1.0
 
 
 def check_value(value: float) -> float:

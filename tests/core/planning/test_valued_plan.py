@@ -105,18 +105,6 @@ def test_shares_follow_the_recent_requests() -> None:
     assert (plain.value, valued.value) == (1.0, pytest.approx(2.0))
 
 
-def test_sums_are_scaled_down_before_they_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = [1.0, 3.0] * 200
-    mix = ValueMix()
-    for value in values:
-        mix.add(value)
-    monkeypatch.setattr("wiserouter.planning.value_mix._LARGEST_WEIGHT", 1.01)
-    scaled = ValueMix()
-    for value in values:
-        scaled.add(value)
-    assert np.allclose(scaled.tiers(), mix.tiers())
-
-
 def test_the_price_curve_of_a_mix_spends_the_rate() -> None:
     own = PriceCurve(np.array([0.0, 1.0, 2.0, 4.0, 8.0]), np.array([9.0, 7.0, 4.0, 2.0, 1.0]))
     mix = ValueMix(n_plain=1)
