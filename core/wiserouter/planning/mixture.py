@@ -59,7 +59,7 @@ class ReserveRule:
         """Return the guarded cost of each model in one context; the last, index -1, is the null action."""
         guarded = self.plan.cost_usd[context]
         if self.with_spread:
-            guarded = guarded + self._spreads_usd[context]
+            guarded = guarded + self.spreads_usd[context]
         held = numbers(guarded)
         held.append(0.0)
         return held
@@ -73,14 +73,15 @@ class ReserveRule:
         if plan.allow_skip:
             return 0.0  # the null action always costs nothing
         cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
-        return self.drift * float(plan.freq @ np.take_along_axis(self._spreads_usd, cheapest, axis=1)[:, 0])
+        return self.drift * float(plan.freq @ np.take_along_axis(self.spreads_usd, cheapest, axis=1)[:, 0])
 
     @cached_property
-    def _spreads_usd(self) -> FloatArray:
+    def spreads_usd(self) -> FloatArray:
+        """Standard deviation of the cost of one call, of shape (n_contexts, n_models)."""
         return np.broadcast_to(np.asarray(self.spread_usd), self.plan.cost_usd.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mixture:
     """A plan to draw from, with its reserve rule.
 
@@ -113,12 +114,15 @@ class Mixture:
         allowed: Collection[int] | None = None,
         shift: Shift | None = None,
     ) -> Choice:
-        """Draw from the plan's mix; below its floor, take the cheapest models.
+        """Draw from the plan's mix, for a query of unknown context from that of all contexts together.
 
-        A model that is not allowed, or that the reserve rule excludes, is replaced by the permitted one with the best
-        reward less shadow price x cost, which is what the linear program itself maximises in each context at that
-        price. For a query that deviates from its context, its own reward and cost are used.
+        Below its floor, take the cheapest models. A model that is not allowed, or that the reserve rule excludes, is
+        replaced by the permitted one with the best reward less shadow price x cost, which is what the linear program
+        itself maximises in each context at that price. For a query that deviates from its context, its own reward and
+        cost are used.
         """
+        if context == NO_CONTEXT:
+            return self.without_context.choose(0, funds, rng, allowed, shift)
         if shift is not None:
             return self._choose_shifted(context, funds, rng, allowed, shift)
         left_usd, requests, _, _, _ = funds
@@ -172,15 +176,14 @@ class Mixture:
         if self.means is not None:
             self.means[context] = means
         self._figures.pop(context, None)
+        self.__dict__.pop("without_context", None)
 
-    def without_context(self, spread_usd: FloatArray, counts: Counts | None) -> Mixture:
-        """Return the mixture for a query of unknown context: the same plan at the means over all contexts.
-
-        The standard deviation of the cost of a call is then `spread_usd`, of shape (n_models,).
-        """
-        plan = self.plan.without_context()
-        rule = None if self.reserve_rule is None else replace(self.reserve_rule, plan=plan, spread_usd=spread_usd)
-        means = None if self.means is None else (self.plan.freq @ self.means)[np.newaxis, :]
+    @cached_property
+    def without_context(self) -> Mixture:
+        """The mixture for a query of unknown context: the same plan at the means over all contexts."""
+        plan, rule, counts, freq = self.plan.without_context(), self.reserve_rule, self.counts, self.plan.freq
+        rule = None if rule is None else replace(rule, plan=plan, spread_usd=freq @ rule.spreads_usd)
+        means = None if self.means is None else (freq @ self.means)[np.newaxis, :]
         return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
 
     def _choose_shifted(

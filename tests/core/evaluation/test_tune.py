@@ -21,7 +21,7 @@ from wiserouter.evaluation.bench.tuned_constants import TUNED
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.learning import shrinkage
 
-CONSTANT = "planning.live_plan.RESOLVE_GROWTH"
+CONSTANT = "planning.policies.offline.RESOLVE_GROWTH"
 
 
 @pytest.fixture(scope="module")

@@ -225,9 +225,9 @@ def test_a_revised_context_shows_its_present_figures():
 def test_a_query_of_unknown_context_has_the_means_over_all_contexts():
     counts = Counts(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]]))
     plan = plan_of()
-    rule = ReserveRule(plan, np.full((2, 2), 9.0), drift=0.5)
+    rule = ReserveRule(plan, np.array([[0.8, 0.1], [0.4, 0.3]]), drift=0.5)
     mixture = Mixture(plan, "paper", rule, counts, np.array([[0.1, 0.8], [0.3, 0.5]]))
-    one = mixture.without_context(np.array([0.5, 0.25]), counts)
+    one = mixture.without_context
     figures = one.figures(0)
     assert (one.debit, one.plan.n_contexts) == ("paper", 1)
     assert figures.rewards == pytest.approx([0.25, 0.575])
@@ -236,7 +236,7 @@ def test_a_query_of_unknown_context_has_the_means_over_all_contexts():
     assert (figures.calls, figures.labels) == ([4.0, 6.0], [12.0, 14.0])
     assert figures.guarded_cost_usd == pytest.approx([2.25, 4.75, 0.0])
     assert figures.drift_margin_usd == pytest.approx(0.25)
-    bare = Mixture(plan, "actual").without_context(np.array([0.5, 0.25]), None).figures(0)
+    bare = Mixture(plan, "actual").without_context.figures(0)
     assert (bare.guarded_cost_usd, bare.planned, bare.calls) == (None, None, [0.0, 0.0])
 
 

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import NO_CONTEXT, Estimates, Model, Optimistic, Plan, Price
+from wiserouter import NO_CONTEXT, Estimates, Model, Offline, Optimistic, Plan, Price
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.choice_inputs import Counts
-from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.shift import Shift
 
@@ -60,8 +59,7 @@ class Transcription:
         counts = Counts(self.calls, self.labels)
         mixture = Mixture(plan, "actual", rule, counts, self.means)
         if context == NO_CONTEXT:
-            now = Counts(self.seen.calls, self.seen.labels)
-            mixture, at = mixture.without_context(self.bounds.freq @ self.bounds.spread_usd, now), 0
+            mixture, at = mixture.without_context, 0
             shift = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
         else:
             at = context
@@ -184,16 +182,18 @@ def test_where_a_model_costs_nothing_it_serves_below_the_floor():
 def test_a_live_plan_is_solved_when_due_from_what_was_seen_by_then(accounting, allow_skip, seed):
     rng = np.random.default_rng(seed)
     estimates = Estimates(3, 3)
-    live = LivePlan(FREQ, estimates, accounting, allow_skip=allow_skip)
+    live = Offline(accounting=accounting, allow_skip=allow_skip)
     funds, solved_at = Funds(5.0, 100), 0.0
     expected = None
-    assert live.choose(0, funds, rng, None) is None
-    assert live.plan is live.current() is None
+    with pytest.raises(InvalidInput, match="estimates must hold at least one cost, got none"):
+        live.bind(FREQ, estimates)
     for _ in range(80):
         at, k = int(rng.integers(3)), int(rng.integers(3))
         estimates.add_cost(at, k, float(COST[at, k] * rng.lognormal()))
         if rng.random() < 0.5:
             estimates.add_reward(at, k, float(rng.random()))
+        if expected is None:
+            live.bind(FREQ, estimates)
         if estimates.n_observations >= solved_at:
             actual = accounting == "actual"
             expected = Plan(FREQ, *estimates.means(shrink=actual), allow_skip=allow_skip)

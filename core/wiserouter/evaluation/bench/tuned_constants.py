@@ -12,7 +12,7 @@ TUNED = (
     "learning.random_effects.SLOPE",
     "learning.random_effects.SLOPE_SPREAD",
     "learning.shrinkage.UNIDENTIFIED_STRENGTH",
-    "planning.live_plan.RESOLVE_GROWTH",
+    "planning.policies.offline.RESOLVE_GROWTH",
     "planning.policies.optimistic.DRIFT",
     "planning.policies.optimistic.HORIZON_GROWTH",
     "planning.policies.optimistic.REFRESH_GROWTH",

@@ -15,9 +15,8 @@ import numpy as np
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.choice_inputs import ExplorationFigures
-from wiserouter.planning.live_plan import LivePlan
-from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
+from wiserouter.planning.policies.offline import Offline
 from wiserouter.planning.policy import Accounting, Choice
 from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Model
@@ -31,7 +30,7 @@ TEST_GROWTH = 1.05
 """The test is made again each time that there are 5 % more observations."""
 
 
-class EpsilonFirst:
+class EpsilonFirst(Offline):
     """Explores the least-invoked model of each context for `length` requests, then follows the plan.
 
     Parameters
@@ -73,30 +72,18 @@ class EpsilonFirst:
         confidence_delta: float | None = None,
         cost_scale_usd: float | None = None,
     ) -> None:
+        super().__init__(accounting=accounting, allow_skip=allow_skip)
         self.length = None if length is None else check_count("length", length, least=1)
-        self.accounting: Accounting = accounting
-        self.allow_skip = allow_skip
         self.confidence_delta = None if confidence_delta is None else check_delta("confidence_delta", confidence_delta)
         self.cost_scale_usd = None if cost_scale_usd is None else check_amount("cost_scale_usd", cost_scale_usd)
 
-    @property
-    def plan(self) -> Plan | None:
-        """The linear program as it was last solved; None before it is first needed."""
-        return self._live_plan.plan
-
-    @property
-    def live_plan(self) -> Plan | None:
-        """The program that choices are drawn from."""
-        return self._live_plan.plan
-
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, and the estimates that the router keeps up to date."""
-        self._estimates = estimates
+        self._freq, self._estimates, self._mixture, self._solve_at = freq, estimates, None, 0.0
         default = PER_PAIR * estimates.calls.size
         self._length = self.length or (default if self.confidence_delta is None else float("inf"))
         self._test_at = 2.0 * default  # a cost and a reward each
         self._certain = False
-        self._live_plan = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
 
     def choose(
         self,
@@ -108,15 +95,15 @@ class EpsilonFirst:
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         exploring = self._estimates.n_invoked < self._length and not self._is_certain()
-        choice = None if exploring else self._live_plan.choose(context, funds, rng, allowed, shift)
-        return self._explore(context, rng, allowed) if choice is None else choice
+        if exploring or self._current() is None:
+            return self._explore(context, rng, allowed)
+        return super().choose(context, funds, rng, allowed, shift)
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
         return {
             "length": self.length,
-            "accounting": self.accounting,
-            "allow_skip": self.allow_skip,
+            **super().settings(),
             "confidence_delta": self.confidence_delta,
             "cost_scale_usd": self.cost_scale_usd,
         }

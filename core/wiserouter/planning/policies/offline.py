@@ -13,12 +13,17 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.planning.live_plan import LivePlan
+from wiserouter.planning.choice_inputs import Counts
+from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
 from wiserouter.planning.shift import Shift
+from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
 from wiserouter.types import FloatArray
+
+RESOLVE_GROWTH = 1.02
+"""The plan is solved again each time that there are 2 % more observations; later where it is large."""
 
 
 class Offline:
@@ -41,22 +46,22 @@ class Offline:
     def __init__(self, *, accounting: Accounting = "actual", allow_skip: bool = False) -> None:
         self.accounting: Accounting = accounting
         self.allow_skip = allow_skip
+        self._mixture: Mixture | None = None
 
     @property
     def plan(self) -> Plan | None:
-        """The linear program as it was last solved."""
-        return self._live_plan.plan
+        """The linear program as it was last solved; None before the first."""
+        return None if self._mixture is None else self._mixture.plan
 
     @property
     def live_plan(self) -> Plan | None:
         """The program that choices are drawn from."""
-        return self._live_plan.plan
+        return self.plan
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Solve the plan at the present estimates; raise `InvalidInput` if they hold no cost."""
-        estimates.means()
-        self._live_plan = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
-        self._live_plan.current()
+        self._freq, self._estimates = freq, estimates
+        self._solve()
 
     def choose(
         self,
@@ -67,10 +72,25 @@ class Offline:
         shift: Shift | None = None,
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
-        choice = self._live_plan.choose(context, funds, rng, allowed, shift)
-        if choice is None:
+        mixture = self._current()
+        if mixture is None:
             raise RuntimeError("Offline.bind refuses estimates without any cost")
-        return choice
+        return mixture.choose(context, funds, rng, allowed, shift)
+
+    def _current(self) -> Mixture | None:
+        """Return the plan and its reserve rule, solved again if enough was learned; None before any cost is known."""
+        if self._estimates.n_observations >= self._solve_at and self._estimates.calls.any():
+            self._solve()
+        return self._mixture
+
+    def _solve(self) -> None:
+        seen, actual = self._estimates, self.accounting == "actual"
+        plan = Plan(self._freq, *seen.means(shrink=actual), allow_skip=self.allow_skip)
+        reserve_rule = ReserveRule(plan, seen.cost_spread_usd()) if actual else None
+        self._mixture = Mixture(plan, self.accounting, reserve_rule, Counts(seen.calls.copy(), seen.labels.copy()))
+        n = seen.n_observations
+        pause = min(n, pause_between_solutions(plan.reward.size))
+        self._solve_at = max(n + 1.0, n + pause, n * RESOLVE_GROWTH) if actual else float("inf")
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""

@@ -106,7 +106,6 @@ class Optimistic:
         self._waiting = NO_CONTEXT
         self.first_prices: dict[str, Price] = {}
         self._at_means: Plan | None = None
-        self._without_context: Mixture | None = None
 
     @property
     def plan(self) -> Plan | None:
@@ -157,26 +156,15 @@ class Optimistic:
         """Draw from the mix of the plan at rate b / tau; the cheapest listed model until a call was paid for."""
         self._latest_funds = funds
         self._follow(context if context != self._waiting else NO_CONTEXT, funds)
+        if context == NO_CONTEXT and shift is not None:
+            shift = None if shift.valued is None else Shift(valued=shift.valued)
         if self._unpaid:
             cheapest = [self._cheapest_listed(context, allowed)]
-            return self._chosen(context, funds, rng, cheapest, shift)._replace(rule="first")
-        choice = self._chosen(context, funds, rng, allowed, shift)
+            return self._mixture.choose(context, funds, rng, cheapest, shift)._replace(rule="first")
+        choice = self._mixture.choose(context, funds, rng, allowed, shift)
         if context != NO_CONTEXT and choice.shadow_price == _BELOW_FLOOR and shift is None:  # nothing was drawn
             return self._mixture.choose(context, funds, rng, self._worth_most_per_usd(context, allowed))
         return choice
-
-    def _chosen(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None,
-        shift: Shift | None,
-    ) -> Choice:
-        if context != NO_CONTEXT:
-            return self._mixture.choose(context, funds, rng, allowed, shift)
-        valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
-        return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
 
     def learned(self, context: int) -> None:
         """Plan a large table again now, so that no decision waits for it.
@@ -223,7 +211,7 @@ class Optimistic:
         _ = reserve_rule.drift_margin_usd
         counts = Counts(seen.calls.copy(), seen.labels.copy())
         self._mixture = Mixture(self._live, "actual", reserve_rule, counts, self._means)
-        self._at_means, self._without_context = None, None
+        self._at_means = None
         self._revise_at = [_grown(count, REVISE_GROWTH) for count in seen.observed]
         count = seen.n_observations + seen.n_invoked
         self._refresh_at = max(_grown(count, REFRESH_GROWTH), count + min(count, self._pause))
@@ -233,10 +221,10 @@ class Optimistic:
         self._live.revise(context, reward, cost_usd)
         self._mixture.revise(context, self._estimates, mean)  # in `_means`, too
         self._revise_at[context] = _grown(self._estimates.observed[context], REVISE_GROWTH)
-        self._at_means, self._without_context = None, None
+        self._at_means = None
 
     def _cheapest_listed(self, context: int, allowed: Collection[int] | None) -> int:
-        plan, context = (self._live, context) if context != NO_CONTEXT else (self._of_all_contexts().plan, 0)
+        plan, context = (self._live, context) if context != NO_CONTEXT else (self._mixture.without_context.plan, 0)
         return best_at_price(plan, context, float("inf"), range(plan.n_models) if allowed is None else allowed)
 
     def _worth_most_per_usd(self, context: int, allowed: Collection[int] | None) -> list[int]:
@@ -250,13 +238,6 @@ class Optimistic:
         error = [spread[k] / cost[k] / math.sqrt(calls[k] + PRIOR_COUNT) for k in range(len(cost))]  # of a log mean
         within = [k for k in models if math.log(cost[k] / cost[least]) <= error[k]]
         return [max(within, key=lambda k: (mean[k] / cost[k], -cost[k]))]
-
-    def _of_all_contexts(self) -> Mixture:
-        if self._without_context is None:
-            spread_usd = self._optimistic.freq @ self._optimistic.spread_usd
-            seen = self._estimates
-            self._without_context = self._mixture.without_context(spread_usd, Counts(seen.calls, seen.labels))
-        return self._without_context
 
 
 def _grown(count: float, growth: float) -> float:
