@@ -16,9 +16,7 @@ the cheapest model; `allow_skip=True` is the paper's program.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from itertools import accumulate
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +25,7 @@ from numpy.typing import ArrayLike
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.envelope import SKIP, ContextEnvelope, EnvelopeStep, context_envelope, context_envelopes
 from wiserouter.planning.solve_rate import SMALL_CELLS
+from wiserouter.planning.step_order import StepOrder, steps_of
 from wiserouter.planning.step_window import StepWindow
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
@@ -80,11 +79,6 @@ class Plan:
         Whether contexts are revised often: of a large plan, only the steps near the shadow price are then kept in
         their order, and splits are those of the whole order up to rounding.
 
-    Attributes
-    ----------
-    rows : list of ContextEnvelope
-        The envelope and the means of each context.
-
     Raises
     ------
     InvalidInput
@@ -110,13 +104,23 @@ class Plan:
     ) -> None:
         self.freq, self.reward, self.cost_usd = _checked(freq, reward, cost_usd)
         self.allow_skip = allow_skip
-        self._weights = self.freq.tolist()
-        self.rows = context_envelopes(self._weights, self.cost_usd, self.reward, allow_skip=allow_skip)
+        self._revisable, self._weights = revisable, self.freq.tolist()
+        self._kept: StepOrder | None = None
         self._changed: set[int] = set()
-        self._window = StepWindow(self.rows) if revisable and self.reward.size > SMALL_CELLS else None
-        self._floor_usd, self._stale = self._base_usd(), True
-        if self._window is None:
-            self._sum_up(self._in_order())
+
+    @cached_property
+    def rows(self) -> list[ContextEnvelope]:
+        """The envelope and the means of each context; found when first asked for."""
+        return context_envelopes(self._weights, self.cost_usd, self.reward, allow_skip=self.allow_skip)
+
+    @cached_property
+    def floor_usd(self) -> float:
+        """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
+        return sum([row.base_usd for row in self.rows])
+
+    @cached_property
+    def _window(self) -> StepWindow | None:
+        return StepWindow(self.rows) if self._revisable and self.reward.size > SMALL_CELLS else None
 
     def revise(self, context: int, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         """Replace the means of one context; the others are not computed again.
@@ -135,39 +139,29 @@ class Plan:
         >>> plan.value(0.02)
         0.30000000000000004
         """
+        window, old = self._window, self.rows[context]
         self.reward[context], self.cost_usd[context] = reward, cost_usd
         figures = self._weights[context], self.cost_usd[context], self.reward[context]
-        old, self._stale = self.rows[context], True
         self.rows[context] = context_envelope(context, *figures, allow_skip=self.allow_skip)
-        if self._window is None:
-            self._changed.add(context)
+        self._changed.add(context)
+        if window is None:
+            self.__dict__.pop("floor_usd", None)
         else:
-            self._window.revise(context, old)
-            self._floor_usd = self._window.floor_usd
+            window.revise(context, old)
+            self.floor_usd = window.floor_usd
 
-    def _merge(self) -> None:
-        """Take the changed contexts into the order of all steps."""
-        if self._window is not None:
-            steps = self._in_order()
-        else:
-            unchanged = [step for step in self._steps if step[1] not in self._changed]
-            steps = sorted([*unchanged, *_steps_of([self.rows[context] for context in self._changed])])
-            self._changed.clear()
-        self._sum_up(steps)
-
-    def _in_order(self) -> list[EnvelopeStep]:
-        """Return the steps of all contexts by falling slope; of equal slopes, that of the lower context comes first."""
-        return sorted(_steps_of(self.rows))
-
-    def _sum_up(self, steps: list[EnvelopeStep]) -> None:
-        """Add up the spend of the steps in their order."""
-        self._steps = steps
-        self._spend = list(accumulate([step[2] for step in steps], initial=self._base_usd()))
-        self._gained: list[float] | None = None
-        self._stale = False
-
-    def _base_usd(self) -> float:
-        return sum([row.base_usd for row in self.rows])
+    @property
+    def _order(self) -> StepOrder:
+        """The steps of all contexts in their order; those of the contexts that have changed are merged into it."""
+        kept = self._kept
+        if kept is None:
+            kept = self._kept = StepOrder(self.rows, sorted(steps_of(self.rows)), self.floor_usd)
+        elif self._changed:
+            unchanged = [step for step in kept.steps if step[1] not in self._changed]
+            changed = steps_of([self.rows[context] for context in self._changed])
+            kept = self._kept = StepOrder(self.rows, sorted([*unchanged, *changed]), self.floor_usd)
+        self._changed.clear()
+        return kept
 
     @property
     def n_contexts(self) -> int:
@@ -182,21 +176,12 @@ class Plan:
     @property
     def steps(self) -> list[EnvelopeStep]:
         """The steps of all contexts by falling slope; another list after each change."""
-        if self._stale:
-            self._merge()
-        return self._steps
-
-    @property
-    def floor_usd(self) -> float:
-        """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
-        if self._stale and self._window is None:
-            self._merge()
-        return self._spend[0] if self._window is None else self._floor_usd
+        return self._order.steps
 
     @property
     def ceiling_usd(self) -> float:
         """The mean spend per request beyond which more spend buys nothing."""
-        return self._spends[-1]
+        return self._order.spend_usd[-1]
 
     def mix(self, rate_usd: float) -> FloatArray:
         """Return the best mix of models whose expected spend is at most `rate_usd`.
@@ -236,13 +221,15 @@ class Plan:
 
     def value(self, rate_usd: float) -> float:
         """Return the expected reward per request of the best mix at `rate_usd`; raise as `mix` does."""
-        taken, share = self._locate(rate_usd)
-        return self._values[taken] + (share * self._steps[taken].gain if share else 0.0)
+        order = self._order
+        taken, share = order.locate(self._bounded(rate_usd))
+        return order.value[taken] + (share * order.steps[taken].gain if share else 0.0)
 
     def spend_usd(self, rate_usd: float) -> float:
         """Return the expected spend per request of the best mix: `rate_usd`, or less where more buys nothing."""
-        taken, share = self._locate(rate_usd)
-        return self._spend[taken] + (share * self._steps[taken].spend_usd if share else 0.0)
+        order = self._order
+        taken, share = order.locate(self._bounded(rate_usd))
+        return order.spend_usd[taken] + (share * order.steps[taken].spend_usd if share else 0.0)
 
     def shadow_price(self, rate_usd: float) -> float:
         """Return the reward that one more USD buys at `rate_usd`; 0 where the budget no longer binds."""
@@ -256,10 +243,11 @@ class Plan:
         >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).curve()
         Curve(spend_usd=array([1., 3.]), value=array([0.2, 0.9]), shadow_price=array([0.35, 0.  ]))
         """
-        spend = np.array(self._spends)
-        price = np.array([-step.falling for step in self._steps] + [0.0])
+        order = self._order
+        spend = np.array(order.spend_usd)
+        price = np.array([-step.falling for step in order.steps] + [0.0])
         last = np.append(spend[1:] > spend[:-1], True)  # of equal spends, the last holds all zero-weight steps
-        return Curve(spend[last], np.array(self._values)[last], price[last])
+        return Curve(spend[last], np.array(order.value)[last], price[last])
 
     def split(self, context: int, rate_usd: float) -> Split:
         """Return the one or two models of `context`, and the shadow price; raise as `mix` does."""
@@ -273,28 +261,24 @@ class Plan:
         >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).split_from_floor(0, 0.5)
         (0, 0, 0.0, inf, 1.0)
         """
-        if self._stale and self._window is None:
-            self._merge()
-        floor = self._spend[0] if self._window is None else self._floor_usd
+        floor = self.floor_usd
         if rate_usd >= floor:
             return *self._split(context, rate_usd), floor
         cheapest = self.rows[context].hull[0]
         return cheapest, cheapest, 0.0, _INFINITE, floor
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
-        if self._window is not None and self._floor_usd <= rate_usd < _INFINITE:
-            return self._window.split(context, rate_usd)
-        taken, share = self._locate(rate_usd)
-        row = self.rows[context]
-        low = row.hull[0]
-        if taken:  # the last step of this context among those taken leads to `low`; at a tie, lower contexts lead
-            falling, last, _, _, _ = self._steps[taken - 1]
-            count = bisect_right if context <= last else bisect_left
-            low = row.hull[count(row.falling, falling)]
-        if taken == len(self._steps):
-            return low, low, 0.0, 0.0
-        falling, split_context, _, _, high = self._steps[taken]
-        return (low, high, share, -falling) if share and split_context == context else (low, low, 0.0, -falling)
+        rate_usd = self._bounded(rate_usd)
+        return (self._window or self._order).split(context, rate_usd)
+
+    def _bounded(self, rate_usd: float) -> float:
+        """Return a rate if the plan has a mix for it; raise as `mix` does."""
+        if self.floor_usd <= rate_usd < _INFINITE:
+            return rate_usd
+        check_amount("rate_usd", rate_usd)
+        if rate_usd < self.floor_usd * (1.0 - _ROUNDING):
+            raise InfeasibleBudget(rate_usd, self.floor_usd)
+        return self.floor_usd
 
     def choose(self, context: int, rate_usd: float, rng: np.random.Generator) -> int | None:
         """Draw the model for a query of `context` at `rate_usd`; None is the null action.
@@ -321,42 +305,6 @@ class Plan:
         reward, cost = (mean[np.newaxis, :] for mean in means)
         return Plan([1.0], np.minimum(reward, 1.0), cost, allow_skip=self.allow_skip)
 
-    @property
-    def _spends(self) -> list[float]:
-        """Mean spend per request after each number of steps."""
-        if self._stale:
-            self._merge()
-        return self._spend
-
-    @property
-    def _values(self) -> list[float]:
-        """Expected reward per request after each number of steps."""
-        if self._stale:
-            self._merge()
-        if self._gained is None:
-            base = sum([row.base_value for row in self.rows])
-            self._gained = list(accumulate((step.gain for step in self._steps), initial=base))
-        return self._gained
-
-    def _locate(self, rate_usd: float) -> tuple[int, float]:
-        """Return the number of steps taken whole at `rate_usd`, and the share of the next one."""
-        if self._stale:
-            self._merge()
-        spend = self._spend
-        taken = bisect_right(spend, rate_usd) - 1
-        if taken < 0 or not rate_usd < _INFINITE:
-            return self._at_floor(rate_usd)
-        if taken == len(self._steps):
-            return taken, 0.0
-        low = spend[taken]
-        return taken, (rate_usd - low) / (spend[taken + 1] - low)
-
-    def _at_floor(self, rate_usd: float) -> tuple[int, float]:
-        check_amount("rate_usd", rate_usd)
-        if rate_usd < self.floor_usd * (1.0 - _ROUNDING):
-            raise InfeasibleBudget(rate_usd, self.floor_usd)
-        return self._locate(self.floor_usd)
-
 
 def _checked(freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return private float copies of the three arrays; raise `InvalidInput` if they do not fit."""
@@ -382,12 +330,3 @@ def _finite(name: str, values: ArrayLike) -> FloatArray:
         bad = array[~(np.isfinite(array) & (array >= 0))]
         raise InvalidInput(f"{name} must be finite and at least 0, got {bad[0]}", value=float(bad[0]))
     return array
-
-
-def _steps_of(rows: Iterable[ContextEnvelope]) -> list[EnvelopeStep]:
-    """Return the steps of each envelope, from each action of its hull to the next."""
-    return [
-        tuple.__new__(EnvelopeStep, (falling, row.context, spend_usd, gain, to))  # in half the time of a call
-        for row in rows
-        for falling, spend_usd, gain, to in zip(row.falling, row.spend_usd, row.gain, row.hull[1:], strict=True)
-    ]

@@ -14,28 +14,18 @@ taken to be independent of contexts.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from wiserouter.learning.residuals.price_curve import PriceCurve
 from wiserouter.planning.plan import Plan
+from wiserouter.planning.step_order import StepOrder, steps_of
 from wiserouter.planning.value_mix import Tier, ValueMix
 
 _SAME = 1e-12  # relative; a value that differs from the mean of its tier by no more than this is the tier's
-
-
-class _Step(NamedTuple):
-    """A step along the envelope of one context, for the requests of one tier: its slope, spend and target."""
-
-    slope: float
-    spend_usd: float
-    context: int
-    tier: int
-    to: int
 
 
 class ValuedPlan:
@@ -51,18 +41,17 @@ class ValuedPlan:
     """
 
     def __init__(self, plan: Plan, tiers: Sequence[Tier]) -> None:
-        self.rows, self.tiers, self.floor_usd = plan.rows, tuple(tiers), plan.floor_usd
-        self._steps = [
-            _Step(-falling * value, spend * share, row.context, t, to)
+        self.rows, self.tiers = plan.rows, tuple(tiers)
+        each = [
+            row._replace(
+                context=row.context * len(tiers) + t,
+                falling=[falling * value for falling in row.falling],
+                spend_usd=[spend_usd * share for spend_usd in row.spend_usd],
+            )
             for row in plan.rows
             for t, (value, share) in enumerate(tiers)
-            for falling, spend, to in zip(row.falling, row.spend_usd, row.hull[1:], strict=True)
         ]
-        self._steps.sort(key=lambda step: step.slope, reverse=True)
-        self._spend = list(accumulate([step.spend_usd for step in self._steps], initial=self.floor_usd))
-        self._ranks: dict[tuple[int, int], list[int]] = {}
-        for rank, step in enumerate(self._steps):
-            self._ranks.setdefault((step.context, step.tier), []).append(rank)
+        self._order = StepOrder(each, sorted(steps_of(each)), plan.floor_usd)
 
     def split(self, context: int, rate_usd: float, value: float) -> tuple[int, int, float, float]:
         """Return the fields of `Plan.split` for a request of this value; the shadow price is its own.
@@ -72,26 +61,17 @@ class ValuedPlan:
         context : int
             Its context.
         rate_usd : float, USD per request
-            The rate, at least `floor_usd`.
+            The rate, at least the floor of the plan.
         value : float
             Its value. One between the means of two tiers takes the model that is best at its price.
         """
-        taken = bisect_right(self._spend, rate_usd) - 1
-        if taken == len(self._steps):
-            last = self.rows[context].hull[-1]
-            return last, last, 0.0, 0.0
-        slope, _, split_context, split_tier, high = self._steps[taken]
-        price = slope / value
         tier = self._tier_of(value)
         if tier is None:
+            price = self._order.split(0, rate_usd)[3] / value
             low = self._best(context, price)
             return low, low, 0.0, price
-        low = self.rows[context].hull[bisect_right(self._ranks.get((context, tier), ()), taken - 1)]
-        start = self._spend[taken]
-        share = (rate_usd - start) / (self._spend[taken + 1] - start)
-        if share and (context, tier) == (split_context, split_tier):
-            return low, high, share, price
-        return low, low, 0.0, price
+        low, high, share, price = self._order.split(context * len(self.tiers) + tier, rate_usd)
+        return low, high, share, price / value
 
     def _tier_of(self, value: float) -> int | None:
         """Return the tier whose mean is this value; None where none is."""
