@@ -20,7 +20,7 @@ from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.policies import ExploreShare, Optimistic, Policy
+from wiserouter.planning.policies import ExploreShare, Policy
 from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
@@ -381,15 +381,14 @@ class RouterAdministration(RouterMode, RouterKnowledge):
                 return
             if decision.shadow_price > 0.0:  # where more would buy more, all is spent
                 return
-            policy = self.policy
-            program = policy.at_means if isinstance(policy, Optimistic) else policy.plan  # the plan need not be solved
-            if program is None:
+            plan = self.policy.plan
+            if plan is None:
                 return
             self._unspent_due = 2 * seen.n_invoked
             level = logging.WARNING if scored_share(seen) < RARE else logging.INFO
             if not logger.isEnabledFor(level):  # the line takes as long as several decisions
                 return
-            line = why_unspent(program, decision.rate_usd, self.pool.names, seen)
+            line = why_unspent(plan, decision.rate_usd, self.pool.names, seen)
         if line is not None:
             logger.log(level, "budget of %s: %s", decision.scope, line)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wiserouter.learning.estimates import Estimates
+from wiserouter.planning.ceiling import ceiling_of
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.program import Program, ceiling_of
+from wiserouter.planning.plan import Plan
 from wiserouter.pricing.amounts import usd_per_1000
 
 RARE = 0.05
@@ -19,9 +20,9 @@ FIRST_LOGGED = 100
 """Decisions after which a budget that stays unspent is logged, and again at each doubling."""
 
 
-def why_unspent(program: Program, rate_usd: float, names: Sequence[str], estimates: Estimates) -> str | None:
+def why_unspent(plan: Plan, rate_usd: float, names: Sequence[str], estimates: Estimates) -> str | None:
     """Return why the plan leaves a part of the rate unspent, and what would help; None where it uses nearly all."""
-    needed_usd, best = ceiling_of(program)
+    needed_usd, best = ceiling_of(plan)
     if not needed_usd < (1.0 - LEAST_SHARE) * rate_usd:
         return None
     return (

@@ -416,7 +416,7 @@ def test_what_was_planned_ahead_is_what_would_be_planned_now():
         mean, reward, cost_usd = policy._optimistic.row(j)
         assert policy.live_plan.reward[j] == pytest.approx(reward)
         assert policy.live_plan.cost_usd[j] == pytest.approx(cost_usd)
-        assert policy.at_means.reward[j] == pytest.approx(mean)
+        assert policy.plan.reward[j] == pytest.approx(mean)
 
 
 def test_trials_of_a_practice_are_worth_as_much_at_its_end_as_at_its_start():
@@ -424,7 +424,7 @@ def test_trials_of_a_practice_are_worth_as_much_at_its_end_as_at_its_start():
     for practice_for in (None, 300):
         router = opened(Budget(3.0, 300), policy=Optimistic(practice_for=practice_for))
         chosen = work(router, 295)
-        program, bounds = router.policy.at_means, router.policy.live_plan.reward
+        program, bounds = router.policy.plan, router.policy.live_plan.reward
         doubt[practice_for] = (bounds - program.reward).mean(), (np.bincount(chosen, minlength=3) / 295).min()
         assert router.policy.settings()["practice_for"] == practice_for
         assert open_policy("optimistic", router.policy.settings()).practice_for == practice_for

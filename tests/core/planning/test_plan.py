@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.planning.ceiling import ceiling_of
 from wiserouter.planning.envelope import SKIP, context_envelope
-from wiserouter.planning.program import ceiling_of
 
 
 def plan_of(problem: Problem) -> Plan:

@@ -24,7 +24,6 @@ from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
-from wiserouter.planning.program import Unsolved
 from wiserouter.planning.ranking import best_at_price
 from wiserouter.planning.shift import Shift
 from wiserouter.planning.solve_rate import pause_between_solutions
@@ -110,19 +109,12 @@ class Optimistic:
     @property
     def plan(self) -> Plan | None:
         """The linear program at the mean rewards; None before any cost is known."""
-        program = self.at_means
-        if program is not None and self._at_means is None:
-            freq, reward, cost_usd, allow_skip = program
-            self._at_means = Plan(freq, reward, cost_usd, allow_skip=allow_skip)
-        return self._at_means
-
-    @property
-    def at_means(self) -> Unsolved | None:
-        """The figures of `plan`, which is not solved for them."""
         if self._unpaid and not self._estimates.calls.any():
             return None
         self._follow(NO_CONTEXT, self._funds)
-        return Unsolved(self._live.freq, self._means, self._live.cost_usd, self.allow_skip)
+        if self._at_means is None:
+            self._at_means = Plan(self._live.freq, self._means, self._live.cost_usd, allow_skip=self.allow_skip)
+        return self._at_means
 
     @property
     def live_plan(self) -> Plan | None:

@@ -1,4 +1,4 @@
-"""A linear program that was not solved, and its optimum where money is no limit, which needs no solution."""
+"""The optimum of a plan where money is no limit, which needs no solution of it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.planning.plan import Plan
-from wiserouter.types import FloatArray
-
-
-class Unsolved(NamedTuple):
-    """The figures of a program that was not solved."""
-
-    freq: FloatArray
-    reward: FloatArray
-    cost_usd: FloatArray
-    allow_skip: bool
-
-
-Program = Plan | Unsolved
-"""A program, of which the figures are enough."""
 
 
 class Ceiling(NamedTuple):
@@ -38,21 +24,20 @@ class Ceiling(NamedTuple):
     model: int
 
 
-def ceiling_of(program: Program) -> Ceiling:
+def ceiling_of(plan: Plan) -> Ceiling:
     """Return the best mix where money is no limit: in each context the cheapest of the models with the most reward.
 
     Examples
     --------
-    >>> half = np.array([0.5, 0.5])
-    >>> ceiling_of(Unsolved(half, np.array([[0.2, 0.9], [0.8, 0.8]]), np.array([[1.0, 3.0], [1.0, 3.0]]), False))
+    >>> ceiling_of(Plan([0.5, 0.5], [[0.2, 0.9], [0.8, 0.8]], [[1.0, 3.0], [1.0, 3.0]]))
     Ceiling(spend_usd=2.0, model=0)
     """
-    freq, reward, cost_usd = program.freq, program.reward, program.cost_usd
+    freq, reward, cost_usd = plan.freq, plan.reward, plan.cost_usd
     contexts, model = np.arange(len(freq)), reward.argmax(axis=1)
     most, last = reward[contexts, model], reward.shape[1] - 1 - reward[:, ::-1].argmax(axis=1)
     tied = np.flatnonzero(last != model)
     best = reward[tied] == most[tied, np.newaxis]
     model[tied] = np.where(best, cost_usd[tied], np.inf).argmin(axis=1)
-    taken = freq * (most > 0.0) if program.allow_skip else freq
+    taken = freq * (most > 0.0) if plan.allow_skip else freq
     spend_usd = float(taken @ cost_usd[contexts, model])
     return Ceiling(spend_usd, int(np.bincount(model, taken, reward.shape[1]).argmax()))
