@@ -501,7 +501,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         if record.counts:
             with self._lock:
                 present = record.contexts_version == learner.reader.version
-                learner.sums.add_invoked(decision.context if present else learner.context_of(record), record.model)
+                learner.add_invoked(decision.context if present else learner.context_of(record), record.model)
                 if query.embedding is not None:
                     learner.keep_query(record, query.embedding)
             if learner.estimates.n_invoked >= learner.pending.due:

@@ -42,6 +42,6 @@ def test_the_lock_is_held_for_the_choice_and_its_record(policy):
     microseconds("before the lock: its context", lambda: learner.reader.read(None, embedding, None, None, hard=False))
     chosen = microseconds("under the lock: choice and record", lambda: decider.decide(query, budget))
     microseconds("  of these the choice", lambda: learner.policy.choose(query.context, budget.funds, decider._rng))
-    counted = microseconds("under the lock: its count", lambda: learner.sums.add_invoked(query.context, choice.model))
+    counted = microseconds("under the lock: its count", lambda: learner.add_invoked(query.context, choice.model))
     print(f"\nshare of the router's lock: {(chosen + counted) / whole:.0%}", end="")
     assert chosen + counted < 0.75 * whole

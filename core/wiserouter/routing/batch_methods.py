@@ -186,7 +186,7 @@ class RouterBatches(RouterSignals):
         for observer in self._observers:
             observer.decision(decision, None)
         with self._lock:
-            self._learner.sums.add_invoked(decision.context, record.model)
+            self._learner.add_invoked(decision.context, record.model)
 
     def _knows(self, decision_id: str) -> bool:
         try:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.judging.agreement import places_of, rise_of
 from wiserouter.judging.agreements import Agreements
-from wiserouter.learning.all_sums import AllSums
 from wiserouter.learning.cost_prior import price_change, unlisted_usd
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
@@ -37,7 +36,7 @@ logger = logging.getLogger("wiserouter")
 class Learner:
     """Owns what a router knows and hands every observation to all that learn from it.
 
-    A query without a context teaches nothing. Decisions are counted in `sums`.
+    A query without a context teaches nothing.
 
     Parameters
     ----------
@@ -72,6 +71,7 @@ class Learner:
         self._planner = self.policy if isinstance(self.policy, PlansAhead) else None
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
+        self._shared = [] if sync is None else [sync]
         self.pending = PendingScores(estimates.n_invoked)
         self.agreements, self._run_prices = Agreements(), RunPrices()
         self.news: Callable[[], object] | None = None
@@ -115,7 +115,8 @@ class Learner:
         if former.price is not None and model.price is not None and former.price != model.price:
             factor = price_change(self.estimates, former.price, model.price)
             new_usd = unlisted_usd(self.estimates, k, former.price, model.price)
-            self.sums.reprice(k, factor, new_usd)
+            for sums in self._own_sums:  # other workers restate theirs when their own prices change
+                sums.reprice(k, factor, new_usd)
             self._run_prices.changed(k, factor, self._now())
             if self.residuals is not None:
                 self.residuals.prices = None  # the spend at each price was measured at the former one
@@ -156,6 +157,12 @@ class Learner:
         if fitted is not None and fitted.contexts.n_contexts > 1:
             self._go_on_with(growing, fitted)
 
+    def add_invoked(self, context: int, model: int) -> None:
+        """Count a decision."""
+        if context != NO_CONTEXT:
+            for sums in self._all_sums:
+                sums.add_invoked(context, model)
+
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
         context, model = self.context_of(record), record.model
@@ -163,8 +170,6 @@ class Learner:
             left = self._left_of(record, context)
             for sums in self._sums_of(record):
                 sums.take_back(context, model, left)
-            if self._sync is not None:
-                self._sync.take_back(context, model, left)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
@@ -173,7 +178,8 @@ class Learner:
         context, model, predicted = self.context_of(record), record.model, record.deviations
         if context != NO_CONTEXT:
             plain_usd = cost_usd if predicted is None else predicted.plain_cost_usd(model, cost_usd)
-            self.sums.add_cost(context, model, plain_usd, usage)
+            for sums in self._all_sums:
+                sums.add_cost(context, model, plain_usd, usage)
             kept = None if self._growing is None else self._kept(record)
             if kept is not None:
                 kept.cost_usd, kept.usage = plain_usd, usage
@@ -191,8 +197,6 @@ class Learner:
         left = self._left_of(record, context).costs
         for sums in self._sums_of(record):
             sums.amend_cost(context, model, cost_usd, replacing=replacing_usd, left=left)
-        if self._sync is not None:
-            self._sync.amend_cost(context, model, cost_usd, replacing=replacing_usd, left=left)
         kept = self._kept(record)
         if kept is not None:
             kept.cost_usd = cost_usd
@@ -251,11 +255,8 @@ class Learner:
             delay_s = self._now() - record.decision.decided_at
         left = ALL_LEFT if replaced is None else self._left_of(record, context)
         weights = {"weight": weight, "replaced_weight": replaced_weight}
-        self.estimates.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
-        if self._sync is not None:
-            self._sync.add_reward(context, model, plain, former, delay_s, left=left, **weights)
-        if self._watch is not None and replaced is None:
-            self._watch.bucket.add_reward(context, model, plain, weight=weight)
+        for sums in self._all_sums if replaced is None else [self.estimates, *self._shared]:
+            sums.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
         kept = self._kept(record)
         if kept is not None:
             kept.reward, kept.reward_weight = score, weight
@@ -349,8 +350,8 @@ class Learner:
 
     def _follow_sums(self) -> None:
         """List the sums that count each observation: the estimates, the bucket of drift detection, the shared sums."""
-        sums = (self.estimates, None if self._watch is None else self._watch.bucket, self._sync)
-        self.sums = AllSums([one for one in sums if one is not None])
+        self._own_sums = [self.estimates] if self._watch is None else [self.estimates, self._watch.bucket]
+        self._all_sums = [*self._own_sums, *self._shared]
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""
@@ -369,9 +370,10 @@ class Learner:
         prices = {name: self.pool.list_price_usd(k) for k, name in enumerate(self.pool.names)}
         self.agreements.place(places_of(prices), rise_of(prices))
 
-    def _sums_of(self, record: Record) -> list[Estimates]:
+    def _sums_of(self, record: Record) -> list[Estimates | EstimateSync | ContextSync]:
         """Return the sums that hold the observations of a decision."""
-        return [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at)
+        own = [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at)
+        return [*own, *self._shared]
 
     def _left_of(self, record: Record, context: int) -> Left:
         """Return the shares that are left of the observations of a decision."""

@@ -298,7 +298,7 @@ class RouterSettlement(RouterSpending):
         record = own_record(self._learner, self._store.settle(decision.id, decision.expected_cost_usd, served))
         with self._lock:
             self._learner.move_score(record, known.model, lambda *_: None)
-            self._learner.sums.add_invoked(self._learner.context_of(record), record.model)
+            self._learner.add_invoked(self._learner.context_of(record), record.model)
             if learn:
                 self._learner.add_cost(record, cost_usd, usage)
         figures = {"model": record.name, "learn": learn, "would_cost_usd": decision.expected_cost_usd}

@@ -381,7 +381,7 @@ def adds_up_what_workers_learn(shelf: Shelf) -> None:
         one.refresh()
         peer.remote_observations()
     peers[0].add_cost(0, 1, 0.5)
-    peers[1].add_reward(0, 0, 1.0, None)
+    peers[1].add_reward(0, 0, 1.0)
     for _ in range(2):
         refresh(store, other)
     rewards, costs = [peer.remote_observations() for peer in peers]

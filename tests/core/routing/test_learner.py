@@ -37,7 +37,7 @@ def record(context=0, model=0, name="d", decided_at=0.0):
 
 def test_a_call_is_counted_charged_and_rewarded():
     learner, one = Learner(parts(), Clock()), record(1, 1)
-    learner.sums.add_invoked(1, 1)
+    learner.add_invoked(1, 1)
     learner.add_cost(one, 0.5, Usage(input_tokens=10, output_tokens=4))
     learner.add_reward(one, 0.75, None)
     learner.add_reward(one, 0.25, 0.75)
@@ -51,7 +51,7 @@ def test_a_call_is_counted_charged_and_rewarded():
 def test_a_query_without_a_context_teaches_nothing():
     learner, one = Learner(parts(), Clock()), record(NO_CONTEXT)
     before = learner.copy().estimates.arrays()
-    learner.sums.add_invoked(NO_CONTEXT, 0)
+    learner.add_invoked(NO_CONTEXT, 0)
     learner.add_cost(one, 0.5, None)
     learner.add_reward(one, 1.0, None)
     learner.take_back(one)
@@ -74,7 +74,7 @@ def test_a_model_joins_and_a_refusal_changes_nothing():
     learner.add_model(Model("new", Price(1e-6, 1e-6)), 0.5, 0.1)
     assert (learner.pool.names, learner.estimates.shape) == (("small", "large", "new"), (2, 3))
     assert learner.policy.plan.n_models == 3
-    learner.sums.add_invoked(0, 1)  # the watch follows the new shape
+    learner.add_invoked(0, 1)  # the watch follows the new shape
 
 
 def test_a_new_price_restates_the_costs():
@@ -94,7 +94,7 @@ def test_contexts_grow_and_observations_move():
     points = np.array([[1.0, 0.0], [0.0, 1.0]] * 3, dtype=np.float32)
     for i, x in enumerate(points):
         one = record(0, 0, name=f"d{i}")
-        learner.sums.add_invoked(learner.context_of(one), one.model)
+        learner.add_invoked(learner.context_of(one), one.model)
         learner.keep_query(one, x)
         if i < 4:
             learner.add_cost(one, 1.0 + i % 2, None)
@@ -112,7 +112,7 @@ def test_drift_is_tested_when_a_bucket_ends(caplog):
     learner = Learner(parts(n_contexts=1), clock, watch=Watch(bucket_requests=200))
     for i in range(800):
         one = record(0, 0)
-        learner.sums.add_invoked(0, 0)
+        learner.add_invoked(0, 0)
         learner.add_reward(one, float(rng.random() < (0.9 if i < 400 else 0.1)), None)
         clock.now_s += 1.0
         learner.add_cost(one, 1.0, None)
@@ -177,14 +177,14 @@ def test_workers_agree_on_releases_of_calls_of_each_other_that_have_faded():
     (one, _), (other, _) = pair = worker(clock), worker(clock)
     lost = [record(1, 0, decided_at=clock.now_s) for _ in range(30)]
     for call in lost:
-        one.sums.add_invoked(1, 0)
+        one.add_invoked(1, 0)
         one.add_reward(call, 0.9, None)
     for _ in range(12):
         exchange(engine, clock.now_s, *pair)
         clock.now_s += 3_600.0
         for learner in (one, other):
             learner.check_drift()
-            learner.sums.add_invoked(0, 0)
+            learner.add_invoked(0, 0)
     for call in lost:
         other.take_back(call)
         other.add_reward(call, 0.1, 0.9)

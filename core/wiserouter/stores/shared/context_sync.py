@@ -106,19 +106,17 @@ class ContextSync(Peer):
         context: int,
         model: int,
         reward: float,
-        replacing: float | None,
-        delay_s: float = 0.0,
         *,
         weight: float = 1.0,
+        replacing: float | None = None,
         replaced_weight: float = 1.0,
+        delay_s: float = 0.0,
         left: Left = ALL_LEFT,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
         weights = {"weight": weight, "replaced_weight": replaced_weight}
-        self._versions[-1].sums.add_reward(context, model, reward, replacing, delay_s, **weights, left=left)
-
-    def reprice(self, model: int, factor: FloatArray, unlisted_usd: FloatArray) -> None:
-        """Do nothing: every worker restates its estimates when its own prices change."""
+        sums = self._versions[-1].sums
+        sums.add_reward(context, model, reward, replacing=replacing, delay_s=delay_s, left=left, **weights)
 
     def publish(self, contexts: Contexts, encoder: Encoder | None, spread: FloatArray, n_seen: int, own: bool) -> None:
         """Offer contexts to all workers, this one included, as the next version; unless another worker was faster.

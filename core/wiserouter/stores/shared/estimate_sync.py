@@ -111,11 +111,11 @@ class EstimateSync(Peer):
         context: int,
         model: int,
         reward: float,
-        replacing: float | None,
-        delay_s: float = 0.0,
         *,
         weight: float = 1.0,
+        replacing: float | None = None,
         replaced_weight: float = 1.0,
+        delay_s: float = 0.0,
         left: Left = ALL_LEFT,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
@@ -132,9 +132,6 @@ class EstimateSync(Peer):
             for name, table in sums.items():
                 for context, model in zip(*np.nonzero(table), strict=True):
                     self._additions[int(context), self._models[model]][name] += float(table[context, model])
-
-    def reprice(self, model: int, factor: FloatArray, unlisted_usd: FloatArray) -> None:
-        """Do nothing: every worker restates its estimates when its own prices change."""
 
     def outgoing(self, now_s: float) -> list[Learn]:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
