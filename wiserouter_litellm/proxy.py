@@ -49,6 +49,7 @@ from wiserouter_litellm.settings.limit_settings import MEASURED, LimitSettings
 from wiserouter_litellm.settings.proxy_settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.settlement.judge import start_judge
 from wiserouter_litellm.settlement.other_surfaces import acheck_left, asked_groups
+from wiserouter_litellm.stream_usage import ask_for_usage
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -68,7 +69,7 @@ class ProxyCallback(WiseCallback):
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
     ) -> None:
-        """Refuse a call that a hard budget cannot bound, and report one that none can be charged for.
+        """Refuse a call that a hard budget cannot bound, report one that none can pay for, and ask streams for usage.
 
         Raises
         ------
@@ -78,6 +79,9 @@ class ProxyCallback(WiseCallback):
         """
         refuse_several(self.groups, data.get("model"))
         name = str(getattr(call_type, "value", call_type))
+        named = self.groups.get(str(data.get("model")))
+        if named is not None and not named.observes and name in {"completion", "acompletion"}:
+            ask_for_usage(data, sys.modules[PROXY].general_settings)
         for group in asked_groups(self.groups, data, name):
             if group.hard and not group.observes:
                 raise uncountable(group.name)
