@@ -172,7 +172,8 @@ def check_same_shape(
     if parent != running_parent or _shape(budget) != _shape(running):
         raise InvalidInput(
             f"the budget that runs for scope {scope!r} is {running} within {running_parent!r}, got {budget} within "
-            f"{parent!r}: end it with router.start(budget, restart=True), or name another scope",
+            f"{parent!r}: end it with `wiserouter budget --end` or router.start(budget, restart=True), or name another "
+            f"scope",
             value=budget,
         )
 

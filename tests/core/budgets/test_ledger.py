@@ -306,7 +306,7 @@ def test_a_budget_of_another_shape_is_refused_by_name():
             check_same_shape("team", running, budget, "all", parent)
         assert str(refused.value) == (
             f"the budget that runs for scope 'team' is {running} within 'all', got {budget} within {parent!r}: "
-            f"end it with router.start(budget, restart=True), or name another scope"
+            f"end it with `wiserouter budget --end` or router.start(budget, restart=True), or name another scope"
         )
         assert refused.value.value is budget
 
