@@ -7,7 +7,7 @@ import pytest
 
 from support.groups import fitted
 from wiserouter import Budget, Model
-from wiserouter.errors import NotStarted
+from wiserouter.errors import InvalidInput, NotStarted
 from wiserouter_litellm.errors import ScopeRefused
 from wiserouter_litellm.groups.scopes import CallerScopes, ScopeFromMetadata
 
@@ -100,6 +100,45 @@ def test_the_number_of_budgets_of_others_is_bounded():
     with pytest.raises(ScopeRefused, match="max_others=2 budgets are open already"):
         paying.open("team:x")
     assert paying.opened == ("team:team-a", "team:team-b", "team:y", "team:z")
+
+
+def others_of(store, others, names=()):
+    """Return the scopes of a worker that starts on a store, and its router."""
+    router = fitted(store=store)
+    for name in router.pool.names:
+        router.update_model(Model(name, max_cost_usd=0.5))
+    router.start(Budget(10.0, every="month"))
+    return CallerScopes("wise", router, "team", dict.fromkeys(names, others), others=others), router
+
+
+def test_a_caller_goes_on_with_the_budget_that_runs_where_the_terms_of_others_have_changed(tmp_path, caplog):
+    store = f"sqlite:///{tmp_path}/budget.db"
+    before, router = others_of(store, Budget(0.5, every="day", limit="hard"))
+    before.open("team:z")
+    router.close()
+    month = Budget(0.5, every="month")
+    after, router = others_of(store, month)
+    after.open("team:z")
+    router.charge(router.decide(context=0, scope="team:z"), 0.25, model="large")
+    assert [one.spent_usd for one in router.status("team:z").windows] == [0.25, 0.25]
+    assert router.is_hard("team:z")
+    assert "wiserouter budget --end" in caplog.text
+    after.open("team:y")
+    assert not router.is_hard("team:y")
+    router.close()
+    with pytest.raises(InvalidInput, match="the budget that runs for scope 'team:z'"):
+        others_of(store, month, names=["z"])
+
+
+def test_a_caller_whose_budget_should_be_hard_now_does_not_go_on_with_one_that_is_not(tmp_path):
+    store = f"sqlite:///{tmp_path}/budget.db"
+    before, router = others_of(store, Budget(0.5, every="day"))
+    before.open("team:z")
+    router.close()
+    after, router = others_of(store, Budget(0.5, every="day", limit="hard"))
+    with pytest.raises(InvalidInput, match="the budget that runs for scope 'team:z'"):
+        after.open("team:z")
+    router.close()
 
 
 @pytest.mark.parametrize("within_group", [False, True])

@@ -5,6 +5,7 @@ The budgets of a group are scopes of its router: each has its own account and sh
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -14,7 +15,10 @@ from threading import Lock
 from typing import Any, Literal, Protocol
 
 from wiserouter import Budget, WiseRouter
+from wiserouter.errors import InvalidInput
 from wiserouter_litellm.errors import ScopeRefused
+
+logger = logging.getLogger("wiserouter.litellm")
 
 OWN = "default"
 """The scope of the group's own budget."""
@@ -158,10 +162,14 @@ class CallerScopes:
     def open(self, scope: str) -> None:
         """Start the budget of a scope that is not open yet, or join the one that another worker has started.
 
+        A caller who is not named goes on with the budget that runs, also where that has other terms by now.
+
         Raises
         ------
         ScopeRefused
             If `max_others` budgets of others are open already.
+        InvalidInput
+            If the budget that runs has other terms, and its caller is named, or it is not hard and should be.
         StoreUnavailable
             If the store cannot be reached.
         """
@@ -176,7 +184,12 @@ class CallerScopes:
                 return
             if not isinstance(budget, Budget) or full:
                 raise ScopeRefused(self._group, self._by, id_, most=self._max_others)
-            self._router.start(budget, scope=scope, parent=self._parent)
+            try:
+                self._router.start(budget, scope=scope, parent=self._parent)
+            except InvalidInput as error:
+                if id_ in self._budgets or (budget.hard and not self._router.is_hard(scope)):
+                    raise
+                logger.error("group %r: a budget goes on as it runs: %s", self._group, error)
             self._opened[scope] = None
 
     def _scope(self, id_: str) -> str:
