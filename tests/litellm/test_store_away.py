@@ -2,12 +2,13 @@
 
 import sqlite3
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from support.groups import HI, fitted, llms
 from wiserouter import Budget, WiseRouter, open_store
-from wiserouter.errors import StoreUnavailable
+from wiserouter.errors import InvalidInput, StoreUnavailable
 from wiserouter_litellm import BudgetUncertain, attach
 from wiserouter_litellm.groups.scopes import CallerScopes
 from wiserouter_litellm.settlement.unpaid_costs import UnpaidCosts
@@ -102,3 +103,16 @@ async def test_unpaid_costs_are_paid_once_and_in_order(settled):
     assert group.faults == ["store"] * 3
     unpaid.pay(group, 4.0, "default")
     assert group.spent[-1] == ("default", 4.0)
+
+
+async def test_a_cost_that_no_budget_can_take_keeps_no_other_from_being_paid():
+    group, unpaid = Owing(0), UnpaidCosts()
+
+    def refuse(scope):
+        raise InvalidInput("the budget that runs is another one", value=scope)
+
+    group.scope_resolver = SimpleNamespace(open=refuse)
+    unpaid.pay(group, 1.0, "team:red")
+    unpaid.pay(group, 2.0, "default")
+    assert group.faults == ["uncounted_calls"]
+    assert group.spent == [("default", 2.0)]

@@ -10,7 +10,7 @@ from collections import deque
 from threading import Lock, Timer
 from typing import NamedTuple
 
-from wiserouter.errors import BudgetError, StoreError
+from wiserouter.errors import StoreError, WiseRouterError
 from wiserouter_litellm.errors import ScopeRefused
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.scopes import OWN
@@ -76,5 +76,7 @@ def _pay(unpaid: UnpaidCost) -> None:
         if scope != OWN:
             group.scope_resolver.open(scope)
         group.router.spend(cost_usd, scope=scope, billed=True)
-    except (BudgetError, ScopeRefused) as error:
+    except StoreError:
+        raise
+    except (WiseRouterError, ScopeRefused) as error:  # no cost may keep the others from being paid
         group.fault("uncounted_calls", f"{cost_usd:.6g} USD of a call that is not routed are not counted", error=error)
