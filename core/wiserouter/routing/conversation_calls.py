@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -24,7 +25,7 @@ from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.open_runs import OpenRuns
 from wiserouter.conversations.settings import Conversations
 from wiserouter.conversations.stay_or_switch import stay_or_switch
-from wiserouter.errors import UnknownDecision
+from wiserouter.errors import StoreUnavailable, UnknownDecision
 from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Choice
@@ -366,14 +367,14 @@ class ConversationCalls:
         self, decision: Decision, change: Callable[[Conversation], Conversation]
     ) -> tuple[Conversation, Conversation] | None:
         """Change the kept state of a conversation; return it as it was and as it is, None where it is gone."""
-        for _ in range(MAX_ATTEMPTS):
-            state = self._store.conversation(decision.conversation)
-            if state is None:
-                return None
-            after = change(state)
-            if self._store.keep_conversation(after, KEPT_TTLS * self.settings.ttl_s):
-                return state, after
-        logger.warning("the state of a conversation changed %d times during one settlement", MAX_ATTEMPTS)
+        with suppress(StoreUnavailable):  # the call is settled all the same
+            for _ in range(MAX_ATTEMPTS):
+                if (state := self._store.conversation(decision.conversation)) is None:
+                    return None
+                after = change(state)
+                if self._store.keep_conversation(after, KEPT_TTLS * self.settings.ttl_s):
+                    return state, after
+            logger.warning("the state of a conversation changed %d times during one settlement", MAX_ATTEMPTS)
         return None
 
     def _book(self, owner: Record, state: Conversation, usd: float) -> None:
@@ -387,10 +388,9 @@ class ConversationCalls:
         """Return the decision that the cost of a run belongs to; None where it is no longer kept."""
         if record is not None and record.decision.id == state.decision_id:
             return record
-        try:
+        with suppress(UnknownDecision, StoreUnavailable):
             return own_record(self._learner, self._store.find(state.decision_id))
-        except UnknownDecision:
-            return None
+        return None
 
 
 def name_of_ended(key: str) -> str:

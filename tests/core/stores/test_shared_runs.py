@@ -195,3 +195,27 @@ async def test_runs_never_wait_on_the_event_loop(opened, near):
     assert engine.seen == []
     router.end("run")
     assert store.snapshot("default").committed_usd == 0.0
+
+
+@pytest.mark.parametrize("settings", [{}, {"on_store_error": "closed"}], ids=str)
+def test_calls_of_conversations_that_are_settled_while_the_store_is_away_are_learned_from(opened, clock, settings):
+    store, engine = opened(**settings)
+    router = with_conversations(store, "conversation")
+    answered, failed = (router.decide("hi", conversation=name, **BOUNDS) for name in ("a", "b"))
+    engine.down = True
+    router.charge(answered, 2e-5)
+    router.release(failed)
+    answers_again(engine, clock, store)
+    status, learned = router.status(), router.estimates
+    assert (status.spent_usd, status.charged, status.released, status.reserved_usd) == (2e-5, 1, 1, 0.0)
+    assert (learned.calls.sum(), learned.invoked.sum()) == (1.0, 1.0)
+
+
+BOUNDS = {"input_tokens": 10, "max_output_tokens": 9}
+
+
+def with_conversations(store, unit):
+    model, settings = Model("small", Price(1e-6, 2e-6)), Conversations(unit=unit)
+    router = WiseRouter([model], store=store, conversations=settings, seed=0)
+    router.start(Budget(1.0, 100, limit="hard"))
+    return router
