@@ -152,10 +152,15 @@ class RouterConversations(RouterSettlement):
         for _ in range(MAX_ATTEMPTS):
             state = calls.opened(key, scope, parent_key)
             record, query = self._reserved_in(calls, state, call)
-            if calls.decided(state, record):
+            is_kept = False
+            try:
+                is_kept = calls.decided(state, record)
+            finally:
+                if not is_kept:  # another call has chosen the model, or the store went away: nothing was sent yet
+                    self._store.release(record.decision.id)
+                    self._take_back(record)
+            if is_kept:
                 break
-            self._store.release(record.decision.id)  # another call has chosen the model: nothing was sent yet
-            self._take_back(record)
         return record, query
 
     def _reserved_in(self, calls: ConversationCalls, state: Conversation, call: CallQuestion) -> tuple[Record, Query]:

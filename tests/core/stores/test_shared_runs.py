@@ -211,6 +211,23 @@ def test_calls_of_conversations_that_are_settled_while_the_store_is_away_are_lea
     assert (learned.calls.sum(), learned.invoked.sum()) == (1.0, 1.0)
 
 
+@pytest.mark.parametrize("unit", ["conversation", "run"])
+def test_a_call_whose_conversation_cannot_be_kept_holds_nothing(opened, monkeypatch, unit):
+    store, _ = opened()
+    router = with_conversations(store, unit)
+
+    def goes_away(*_):
+        raise StoreUnavailable("the engine cannot be reached", store="test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "keep_conversation", goes_away)
+        with pytest.raises(StoreUnavailable):
+            router.decide("hi", conversation="a", **BOUNDS)
+    status = router.status()
+    assert (status.reserved_usd, status.in_flight, status.decided) == (0.0, 0, 0)
+    assert router.decide("hi", conversation="a", **BOUNDS).reserved_usd > 0.0
+
+
 BOUNDS = {"input_tokens": 10, "max_output_tokens": 9}
 
 
