@@ -43,13 +43,13 @@ from wiserouter_litellm.hooks.wise_callback import WiseCallback
 from wiserouter_litellm.operating.alerts import start_alerts
 from wiserouter_litellm.operating.metrics import watch_groups
 from wiserouter_litellm.requests.several_models import refuse_several
+from wiserouter_litellm.requests.stream_usage import ask_for_usage
 from wiserouter_litellm.settings.boot_refusal import announce_refusal
 from wiserouter_litellm.settings.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.settings.limit_settings import MEASURED, LimitSettings
 from wiserouter_litellm.settings.proxy_settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.settlement.judge import start_judge
 from wiserouter_litellm.settlement.other_surfaces import acheck_left, asked_groups
-from wiserouter_litellm.stream_usage import ask_for_usage
 
 logger = logging.getLogger("wiserouter.litellm")
 

@@ -13,11 +13,11 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 from wiserouter.errors import InvalidInput, NotStarted, StoreError, UnknownModel, UnknownPrice
 from wiserouter.integration import ChangeAnswer, ChangeRefused
-from wiserouter_litellm.group_names import groups_named
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.group_setup import check_can_be_hard
 from wiserouter_litellm.groups.scopes import hashed_key
 from wiserouter_litellm.operating.change_bodies import BudgetOrder, ModelOrderBody, ModeOrder
+from wiserouter_litellm.operating.group_names import groups_named
 from wiserouter_litellm.settlement.recorder import Recorder
 
 Caller = Annotated[UserAPIKeyAuth, Depends(user_api_key_auth)]

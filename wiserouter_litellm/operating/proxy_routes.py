@@ -22,10 +22,10 @@ from wiserouter.integration import savings, what_if
 from wiserouter_litellm.conversations.conversation_ids import tenant_of
 from wiserouter_litellm.conversations.feedback_keys import keys_to_try
 from wiserouter_litellm.errors import UnknownCall
-from wiserouter_litellm.group_names import groups_named
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.scopes import OWN
 from wiserouter_litellm.operating.change_routes import add_changes
+from wiserouter_litellm.operating.group_names import groups_named
 from wiserouter_litellm.operating.metrics import exposition
 from wiserouter_litellm.operating.page import OperatorPage, page_files
 from wiserouter_litellm.operating.route_guard import (

@@ -11,9 +11,9 @@ from fastapi import APIRouter, HTTPException, Query
 from wiserouter import WiseRouter
 from wiserouter.errors import NotStarted, StoreError
 from wiserouter.integration import BudgetPaused
-from wiserouter_litellm.group_names import groups_named
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.groups.scopes import OWN
+from wiserouter_litellm.operating.group_names import groups_named
 from wiserouter_litellm.operating.page.history import SpendHistory, keep_reading
 from wiserouter_litellm.operating.page.kinds import kinds_of
 from wiserouter_litellm.operating.page.latest import MOST, DecisionsOfRouters
