@@ -23,7 +23,7 @@ class RunCap(NamedTuple):
     Attributes
     ----------
     key : str
-        The key of the run.
+        Its key, by `name_of_cap`.
     amount_usd : float, USD
         The most that the run may spend.
     hard : bool
@@ -37,6 +37,11 @@ class RunCap(NamedTuple):
     amount_usd: float
     hard: bool
     ttl_s: float
+
+
+def name_of_cap(run: str) -> str:
+    """Return the key of the budget of a run: not the run's own, which is forgotten while parts of it go on."""
+    return f"budget {run}"
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wiserouter.budgets.run_caps import RunCap
+from wiserouter.budgets.run_caps import RunCap, name_of_cap
 from wiserouter.conversations.cache_hits import USUAL_LIFETIME_S
 from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.conversations.conversation import Conversation
@@ -106,8 +106,8 @@ class ConversationCalls:
         settings = self.settings
         if settings.run_budget_usd is None:
             return ()
-        key = state.parent or state.key
-        return (RunCap(key, settings.run_budget_usd, settings.run_limit == "hard", KEPT_TTLS * settings.ttl_s),)
+        key, ttl_s = name_of_cap(state.parent or state.key), KEPT_TTLS * settings.ttl_s
+        return (RunCap(key, settings.run_budget_usd, settings.run_limit == "hard", ttl_s),)
 
     def eligible(self, state: Conversation, eligible: Iterable[str] | None) -> Iterable[str] | None:
         """Return the models that may take the next call: not the one that failed last, where there are others."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
+from wiserouter.budgets.run_caps import name_of_cap
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.identity import conversation_key
 from wiserouter.conversations.settings import Conversations
@@ -87,9 +88,12 @@ class RouterConversations(RouterSettlement):
         One that no one ends is over after its time to live. An unknown one is over already: nothing happens.
         """
         calls = self._conversation_calls()
-        state = self.conversation(conversation, caller=caller, scope=scope)
+        key = conversation_key(conversation, _owner(scope, caller))
+        state = self._store.conversation(key)
         if state is not None:
             calls.end(state)
+        if calls.settings.run_budget_usd is not None:
+            self._store.end_conversation(name_of_cap(key))
 
     def reward_conversation(
         self,

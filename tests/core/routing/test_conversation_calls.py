@@ -232,6 +232,25 @@ def test_a_run_is_over_after_its_time_to_live_and_then_its_length_is_known():
     assert router.status().conversations.ended == 1
 
 
+def test_the_budget_of_a_silent_run_goes_on_with_its_parts_until_the_run_is_ended():
+    clock = Clock()
+    router = fitted(clock=clock, ttl_s=60.0, run_budget_usd=0.05)
+    router.release(router.decide("fix the bug", conversation="agent"))
+    held_usd = []
+    with pytest.raises(RunBudgetExhausted):
+        for _ in range(100):
+            clock.now_s += 40.0
+            part = router.decide("look it up", conversation="helper", parent="agent", input_tokens=2_000)
+            router.charge(part, part.reserved_usd)
+            held_usd.append(part.reserved_usd)
+    with pytest.raises(RunBudgetExhausted):
+        router.decide("fix the bug", conversation="agent", input_tokens=100_000)
+    assert 0.04 < sum(held_usd) <= 0.05 + 1e-12
+    assert len(held_usd) > 3
+    router.end("agent")
+    assert router.decide("fix the bug", conversation="agent", input_tokens=2_000).reserved_usd > 0.0
+
+
 def test_a_silent_run_ends_with_the_next_decision_of_any_other():
     clock = Clock()
     router = fitted(clock=clock, ttl_s=60.0)
