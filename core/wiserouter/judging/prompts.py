@@ -39,6 +39,8 @@ Which answer is more correct, complete and helpful? Length, style and order do n
 nothing else."""
 
 _NUMBER = re.compile(r"(?:[Ss]core:)?\s*(0(?:\.\d{1,20})?|1(?:\.0{1,20})?|\.\d{1,20})\.?")
+_THOUGHTS = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_EMPHASIS = str.maketrans("", "", "*`")
 _PREFERRED = {"a": FIRST, "b": SECOND, "tie": TIE}
 
 
@@ -68,10 +70,10 @@ def score_of_reply(reply: str) -> float:
 
     Examples
     --------
-    >>> score_of_reply(" 0.75\n"), score_of_reply("Score: 1")
-    (0.75, 1.0)
+    >>> score_of_reply(" 0.75\n"), score_of_reply("Score: **1**"), score_of_reply("<think>0.2?</think> 0.75")
+    (0.75, 1.0, 0.75)
     """
-    found = _NUMBER.fullmatch(reply.strip())
+    found = _NUMBER.fullmatch(_bare(reply))
     if found is None:
         raise NoVerdict(f"a judge must reply with one number in [0, 1], {_got(reply)}")
     return float(found[1])
@@ -85,13 +87,19 @@ def preference_of_reply(reply: str) -> str:
     >>> preference_of_reply("B"), preference_of_reply(" Tie.")
     ('second', 'tie')
     """
-    found = _PREFERRED.get(reply.strip().rstrip(".").lower())
+    found = _PREFERRED.get(_bare(reply).rstrip(".").lower())
     if found is None:
         raise NoVerdict(f"a judge must reply with A, B or tie, {_got(reply)}")
     return found
 
 
+def _bare(reply: str) -> str:
+    """Return a reply without the thoughts before it, which some servers leave in the text, and without emphasis."""
+    thoughts = _THOUGHTS.match(reply)
+    return reply[thoughts.end() if thoughts else 0 :].translate(_EMPHASIS).strip()
+
+
 def _got(reply: str) -> str:
-    if not reply.strip():
+    if not _bare(reply):
         return "got an empty reply: a model that reasons needs a larger max_output_tokens"
     return f"got {len(reply)} other characters"

@@ -21,14 +21,23 @@ from wiserouter.judging.verdict import NoVerdict
 
 
 @pytest.mark.parametrize(
-    ("reply", "score"), [("0", 0.0), ("1", 1.0), ("1.0", 1.0), (" .5\n", 0.5), ("Score: 0.25", 0.25)]
+    ("reply", "score"),
+    [
+        *[("0", 0.0), ("1", 1.0), ("1.0", 1.0), (" .5\n", 0.5), ("Score: 0.25", 0.25)],
+        *[("**0.5**", 0.5), ("**Score:** 0.25", 0.25), ("`1`", 1.0), ("```\n0.5\n```", 0.5)],
+        *[("<think>\n0.1 or 0.9?\n</think>\n\n0.5", 0.5), ("<thinking>1</thinking>\n**0**", 0.0)],
+    ],
 )
 def test_a_number_alone_is_a_score(reply, score):
     assert score_of_reply(reply) == score
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "7", "1.5", "-1", "0.5 or 0.6", "good", "0,5", "10", "nan", "1e-1", "0.5/1", "50 %"]
+    "reply",
+    [
+        *["", "7", "1.5", "-1", "0.5 or 0.6", "good", "0,5", "10", "nan", "1e-1", "0.5/1", "50 %"],
+        *["<think>1", "1 <think>0</think>", "<think>1</think>"],
+    ],
 )
 def test_anything_else_is_none(reply):
     with pytest.raises(NoVerdict):
@@ -52,6 +61,11 @@ def test_an_error_does_not_repeat_the_reply():
 def test_an_empty_reply_names_its_likely_cause(read):
     with pytest.raises(NoVerdict, match="larger max_output_tokens"):
         read(" ")
+
+
+@pytest.mark.parametrize("reply", ["B", " b.", "**B**", "<think>A?</think>\n\nB"])
+def test_a_letter_alone_is_a_preference(reply):
+    assert preference_of_reply(reply) == "second"
 
 
 @pytest.mark.parametrize("reply", ["C", "A and B", "A is better", "first", ""])
