@@ -183,6 +183,52 @@ async def test_a_signed_thought_goes_back_to_its_maker(provider, settled, monkey
     assert asked(provider)[1:] == [made_by] * 4
 
 
+async def test_encrypted_reasoning_in_anthropics_format_goes_back_to_its_maker(provider, settled):
+    llm, router, _ = mixing("expected")
+    provider.routes.clear()
+    provider.route(url__startswith=URL).mock(side_effect=reasoning)
+    terms = {"model": "wise", "max_tokens": 60}
+    first = await llm.aanthropic_messages(messages=HI, **terms)
+    await settled(lambda: router.status().charged == 1)
+    made_by = asked(provider)[0]
+    turned(router, "small")
+    thought = next(block for block in first["content"] if block["type"] == "redacted_thinking")
+    history = [*HI, {"role": "assistant", "content": [thought]}, {"role": "user", "content": "and then?"}]
+    for _ in range(3):
+        await llm.aanthropic_messages(messages=history, **terms)
+    assert asked(provider)[1:] == [made_by] * 3
+    await llm.aanthropic_messages(messages=HI, **terms)
+    assert asked(provider)[4] != made_by
+
+
+def messages_of_claude(request):
+    model = json.loads(request.content)["model"]
+    content = [*signed(model), {"type": "text", "text": "an answer"}]
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "stop_reason": "end_turn"}
+    return httpx.Response(200, json={**head, "content": content, "usage": {"input_tokens": 20, "output_tokens": 50}})
+
+
+async def test_a_signed_thought_in_the_format_of_responses_goes_back_to_its_maker(provider, settled):
+    rows = [
+        deployment(name, url=URL.removesuffix("/v1"), model=f"anthropic/claude-{name}") for name in ("small", "large")
+    ]
+    llm, router, _ = mixing("expected", *rows)
+    provider.routes.clear()
+    provider.route(url__startswith=URL).mock(side_effect=messages_of_claude)
+    first = await llm.aresponses(model="wise", input="hello", max_output_tokens=60)
+    await settled(lambda: router.status().charged == 1)
+    made_by = asked(provider)[0]
+    turned(router, "small")
+    repeated = [item.model_dump() for item in first.output]
+    assert repeated[0]["type"] == "reasoning"
+    history = [{"role": "user", "content": "hello"}, *repeated, {"role": "user", "content": "and then?"}]
+    for _ in range(3):
+        await llm.aresponses(model="wise", input=history)
+    assert asked(provider)[1:] == [made_by] * 3
+    await llm.aresponses(model="wise", input="hello")
+    assert asked(provider)[4] != made_by
+
+
 def signed(model):
     return [{"type": "thinking", "thinking": "hm", "signature": f"signed by {model}"}]
 

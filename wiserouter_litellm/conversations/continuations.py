@@ -8,6 +8,7 @@ a digest of the value, of the caller and of the deployment, so that no caller le
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,6 +26,9 @@ MOST_VALUES = 4
 
 THOUGHT = "__thought__"
 """LiteLLM appends the signature of a thought to the id of a tool call after this."""
+
+_ENCRYPTED = "litellm_encrypted_reasoning:"
+"""LiteLLM puts this before encrypted reasoning where it hands it out as the signature of a thought."""
 
 _MISTRAL_ID = re.compile("[A-Za-z0-9]{9}")
 
@@ -260,16 +264,31 @@ def _may_refer(item: object) -> bool:
         return False
     fields = item if isinstance(item, dict) else fields_of(item)
     is_plain = isinstance(fields.get("content"), str) and not fields.get("thinking_blocks")
-    return not is_plain or bool(fields.get("tool_calls") or fields.get("encrypted_content"))
+    return not is_plain or any(fields.get(name) for name in ("tool_calls", "encrypted_content", "reasoning_items"))
 
 
 def _encrypted(items: Iterable[object]) -> Iterator[Reference]:
-    """Yield the encrypted reasoning among the items of a response or of an input."""
-    for item in items:
-        content = field_of(item, "encrypted_content")
-        if isinstance(content, str) and content:
-            deployment_id, plain = Ids.unwrap_encrypted_content_with_model_id(content)
-            yield Reference(plain, _stated(deployment_id))
+    """Yield the latest encrypted reasoning among the items of a response or an input, or in messages of LiteLLM."""
+    parts = (part for one in items for part in (one, *_list(field_of(one, "reasoning_items"))))
+    contents = [text for part in parts if isinstance(text := field_of(part, "encrypted_content"), str) and text]
+    for content in contents[-MOST_VALUES:]:
+        yield from _of_encrypted(content)
+
+
+def _of_encrypted(content: str) -> Iterator[Reference]:
+    """Yield what encrypted reasoning refers to; signed thoughts of a chat are in it as a list in JSON."""
+    deployment_id, plain = Ids.unwrap_encrypted_content_with_model_id(content)
+    if plain.startswith("["):
+        yield from _signatures([{"content": _json_list(plain)}])
+    else:
+        yield Reference(plain, _stated(deployment_id))
+
+
+def _json_list(text: str) -> Sequence[object]:
+    try:
+        return _list(json.loads(text))
+    except (ValueError, RecursionError):
+        return ()
 
 
 def _signatures(items: Iterable[object]) -> Iterator[Reference]:
@@ -279,7 +298,8 @@ def _signatures(items: Iterable[object]) -> Iterator[Reference]:
             is_thought = field_of(block, "type") in {"thinking", "redacted_thinking"}
             signature = (field_of(block, "signature") or field_of(block, "data")) if is_thought else None
             if isinstance(signature, str) and signature:
-                yield Reference(signature)
+                is_foreign = signature.startswith(_ENCRYPTED)
+                yield from _of_encrypted(signature[len(_ENCRYPTED) :]) if is_foreign else (Reference(signature),)
         for id_ in _tool_ids(item):
             if THOUGHT in id_:
                 yield Reference(id_.partition(THOUGHT)[2])
