@@ -142,6 +142,10 @@ def test_null_is_always_allowed(name):
         ({"initial_prompt_value": "Be brief."}, Defaults(unbounded="initial_prompt_value")),
         ({"plugins": [{"id": "web"}]}, Defaults(unbounded="plugins")),
         ({"fallbacks": ["openai/large"]}, Defaults(unbounded="fallbacks")),
+        ({"cached_content": "cachedContents/1"}, Defaults(unbounded="cached_content")),
+        ({"performanceConfig": {"latency": "optimized"}}, Defaults(unbounded="performanceConfig")),
+        ({"serviceTier": {"type": "priority"}}, Defaults(unbounded="serviceTier")),
+        ({"data_sources": [{"type": "azure_search"}]}, Defaults(unbounded="data_sources")),
     ],
 )
 def test_the_parameters_that_a_deployment_adds(params, defaults):

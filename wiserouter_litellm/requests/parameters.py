@@ -93,10 +93,11 @@ _ADDING = frozenset(
         *("prompt_id", "user_continue_message", "assistant_continue_message", "vector_store_ids"),
         *("custom_prompt_dict", "roles", "initial_prompt_value", "final_prompt_value", "bos_token", "eos_token"),
         *("hf_model_name", "text_completion", "fallbacks", "model_list", "models", "plugins"),
-        *("search_parameters", "enable_search", "connectors"),
+        *("search_parameters", "enable_search", "connectors", "data_sources", "cached_content"),
+        *("performanceConfig", "serviceTier"),
     }
 )
-"""Parameters of deployments that add text of unknown length, searches, or models of other prices."""
+"""Parameters of deployments that add text of unknown length, searches, or models and tiers of other prices."""
 
 _MODELS = (
     *("custom_llm_provider", "model_list", "model_alias_map", "model_config", "silent_model", "use_litellm_proxy"),
