@@ -126,6 +126,14 @@ def test_a_synchronous_request_is_sent_once_under_a_hard_limit(monkeypatch, inst
         assert provider.billed == 3
 
 
+async def test_a_client_of_the_program_sends_again_once_the_answer_has_come(provider):
+    litellm_router = llms()
+    callback = attach(litellm_router, "wise", router=fitted(), budget=BUDGETS["hard"])
+    await litellm_router.acompletion(model="wise", messages=HI, max_tokens=60)
+    options = openai._models.FinalRequestOptions.construct(method="post", url="/", max_retries=2)
+    assert (len(callback.attempts), options.get_max_retries(0)) == (1, 2)  # LiteLLM has yet to report it
+
+
 GEMINI = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP", "index": 0}],
     "usageMetadata": {"promptTokenCount": 6_010, "candidatesTokenCount": 100, "totalTokenCount": 6_110},

@@ -191,10 +191,13 @@ class OpenAttempts(dict[str, OpenAttempt]):
         self[decision.id] = OpenAttempt(group, decision, worst_usd, earlier=_handled()[0], watch=watch)
 
     def while_open(self, attempt: OpenAttempt | None) -> Callable[[], bool] | None:
-        """Return a function that says whether an attempt is in flight; None where its limit is not hard."""
+        """Return a function that says whether an attempt is in flight; None where its limit is not hard.
+
+        One whose answer came with a bill is not, although LiteLLM has yet to report it.
+        """
         if attempt is None or attempt.worst_usd is None:
             return None
-        return lambda: self.get(attempt.decision.id) is attempt
+        return lambda: attempt.bill is None and self.get(attempt.decision.id) is attempt
 
     def replace(self, attempt: OpenAttempt, decision: Decision) -> None:
         """Note that another decision stands for an attempt."""
