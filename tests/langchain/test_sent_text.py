@@ -97,6 +97,10 @@ def test_a_text_counts_wherever_the_model_holds_it(model):
     assert bound_tokens(model) >= bound_tokens(Formatted(max_tokens=20)) + len(LONG)
 
 
+def test_the_text_that_a_model_has_in_every_prompt_counts():
+    assert bound_tokens(Formatted(max_tokens=20, model="grok-4.3")) == bound_tokens(Formatted(max_tokens=20)) + 1_000
+
+
 def test_what_a_model_is_set_to_and_no_model_reads_is_not_counted():
     plain = bound_tokens(Formatted(max_tokens=20))
     settings = {"stop": ["."], "metadata": {"team": LONG}, "tags": [LONG], "betas": [LONG], "anthropic_api_url": LONG}

@@ -66,6 +66,17 @@ async def test_a_hard_budget_below_the_bill_refuses_the_call(name, settled, monk
     assert await bill_usd(name, 0.999 * billed_usd, settled) == 0
 
 
+@pytest.mark.parametrize("model", ["xai/grok-4.3", "groq/openai/gpt-oss-120b", "openai/gpt-oss-120b"])
+async def test_the_text_that_a_model_has_in_every_prompt_counts_as_input(provider, model):
+    prompt_usd = (663 if "grok" in model else 80) * PRICE[0]
+    llm = llms(deployment("small", model=model))
+    router = WiseRouter([Model("small", Price(*PRICE))], seed=0)
+    attach(llm, "wise", router=router, budget=Budget(prompt_usd + 50 * PRICE[1], 100, limit="hard"), max_wait_s=0)
+    with pytest.raises(BudgetRefused):
+        await llm.acompletion(model="wise", messages=HI, max_tokens=50)
+    assert not provider.calls
+
+
 async def test_the_texts_that_a_deployment_passes_on_to_its_provider_count_as_input(provider):
     llm = llms(deployment("small", documents=[{"text": "word " * 2_000}]))
     router = WiseRouter([Model("small", Price(*PRICE))], seed=0)

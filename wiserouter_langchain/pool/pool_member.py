@@ -18,6 +18,7 @@ from wiserouter.integration import (
     exact_encoding,
     rates_of,
     split_arm,
+    template_tokens,
 )
 from wiserouter_langchain.billing.price_catalogue import (
     at_this_moment,
@@ -74,7 +75,7 @@ class PoolMember:
     unbounded : str or None
         The reason why a hard budget cannot bound its calls, such as a setting.
     own_tokens : int
-        A bound on the input tokens that its own settings add.
+        A bound on the input tokens that its own settings and its template add.
     wrapping : Wrapping or None
         What the caller has wrapped around it.
     has_unknown_fee : bool
@@ -259,7 +260,7 @@ def pool_member(
         fixed,
         most,
         costly_field(fields) or (wrapping and wrapping.unbounded) or unbounded_price(model, card.source),
-        _bound_of_settings(fields, bound),
+        _bound_of_settings(fields, bound) + template_tokens(known_as),
         wrapping,
         always_searches(known_as) and (not card.search_usd or hides_searches(known_as)),
         depends_on_time(model, card.source),

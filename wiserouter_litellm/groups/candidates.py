@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wiserouter.errors import BudgetExhausted
-from wiserouter.integration import SHORT_TEXT_CHARS, CallRequest, count_tokens
+from wiserouter.integration import SHORT_TEXT_CHARS, CallRequest, count_tokens, template_tokens
 from wiserouter_litellm.deployments.registry import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.errors import too_long, unbounded
 from wiserouter_litellm.groups.arm_candidates import arm_note
@@ -35,12 +35,13 @@ class Length(NamedTuple):
     overhead: int = 0
 
     def bound_for(self, info: DeploymentInfo) -> int:
-        """Return an upper bound for one deployment, with what its own parameters add.
+        """Return an upper bound for one deployment, with what its own parameters and its model's template add.
 
         A message that LiteLLM puts between two others ("Please continue.") has at most twice the tokens around one.
         """
         between = 2 * self.overhead if info.defaults.alternates else 0
-        return self.exact.get(info.encoding or "", self.bound) + info.defaults.input_tokens + between
+        added = info.defaults.input_tokens + template_tokens(info.encoding_of)
+        return self.exact.get(info.encoding or "", self.bound) + added + between
 
     def estimate_for(self, info: DeploymentInfo) -> int:
         """Return an estimate for one deployment."""

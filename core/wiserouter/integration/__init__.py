@@ -7,7 +7,14 @@ from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.conversations.conversation import Unit
 from wiserouter.conversations.identity import ConversationKey
 from wiserouter.integration.billing import Bill, estimated_usage, settle
-from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
+from wiserouter.integration.call import (
+    FRAME_TOKENS,
+    SHORT_TEXT_CHARS,
+    TOOLS_TOKENS,
+    CallRequest,
+    DrawBy,
+    template_tokens,
+)
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
 from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer, share_key
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
@@ -113,6 +120,7 @@ __all__ = [
     "shadow_of",
     "share_key",
     "split_arm",
+    "template_tokens",
     "trace_decisions",
     "what_if",
 ]

@@ -5,23 +5,46 @@ Each adapter parses the requests of its framework into a `CallRequest`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS
 from wiserouter.routing.keyed_draws import context_key
 from wiserouter.types import NO_CONTEXT
 
-__all__ = ["FRAME_TOKENS", "SHORT_TEXT_CHARS", "TOOLS_TOKENS", "CallRequest", "DrawBy"]
+__all__ = ["FRAME_TOKENS", "SHORT_TEXT_CHARS", "TOOLS_TOKENS", "CallRequest", "DrawBy", "template_tokens"]
 
 FRAME_TOKENS = 8
 """A generous bound on what chat formats add per message, and once for the reply."""
 TOOLS_TOKENS = 1_000
 """A generous bound on what providers add to the prompt where tools are given."""
 
+_TEMPLATES = ((re.compile("grok", re.I), 1_000), (re.compile("gpt-oss|llama|qwen|granite", re.I), 100))
+"""Models with a text of their own in every prompt, and generous bounds on its tokens: Grok 4.1 states 663 tokens for a
+prompt of "Who are you?", and the templates of the others begin with a line or two on the model and the date."""
+
 DrawBy = Literal["request", "question", "context"]
 """What calls that get the same model, where the plan mixes two, share: nothing, the question, or context and hour."""
+
+
+@lru_cache(maxsize=1_000)
+def template_tokens(model: str) -> int:
+    """Return a bound on the tokens of the text that a model has in every prompt; 0 where none is known.
+
+    Parameters
+    ----------
+    model : str
+        The model's name, with or without its provider.
+
+    Examples
+    --------
+    >>> [template_tokens(model) for model in ("xai/grok-4", "groq/openai/gpt-oss-120b", "gpt-4o")]
+    [1000, 100, 0]
+    """
+    return next((tokens for names, tokens in _TEMPLATES if names.search(model)), 0)
 
 
 class CallRequest(NamedTuple):
