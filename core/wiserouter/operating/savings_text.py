@@ -143,9 +143,7 @@ def _against(name: str, one: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
-    saved_usd = one["saved_usd"]
-    saved = usd(saved_usd) if saved_usd >= 0.0 else f"-{usd(-saved_usd)}"
-    return name, usd(one["cost_usd"]), saved, _quality(one), _difference(one)
+    return name, usd(one["cost_usd"]), usd(one["saved_usd"]), _quality(one), _difference(one)
 
 
 def _name(name: str, one: Mapping[str, Any]) -> str:

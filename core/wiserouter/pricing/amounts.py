@@ -10,17 +10,18 @@ def usd(amount: float) -> str:
 
     Examples
     --------
-    >>> usd(0.00012345), usd(0.000058), usd(0.9), usd(12.5)
-    ('$0.0001234', '$0.000058', '$0.900', '$12.50')
+    >>> usd(0.00012345), usd(0.000058), usd(0.9), usd(-12.5)
+    ('$0.0001234', '$0.000058', '$0.900', '-$12.50')
     """
     if not math.isfinite(amount):
         return f"${amount}"
-    size = abs(amount)
-    if size >= 1 or size == 0:
+    if amount < 0:
+        return f"-{usd(-amount)}"
+    if amount >= 1 or amount == 0:
         return f"${amount:,.2f}"
-    if size >= 0.1:
+    if amount >= 0.1:
         return f"${amount:.3f}"
-    digits = 3 - math.floor(math.log10(size))
+    digits = 3 - math.floor(math.log10(amount))
     return f"${amount:.{digits}f}".rstrip("0") if digits <= 15 else f"${amount:.4g}"
 
 
