@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from wiserouter.cli.output import out, picture_file, print_json, shares, table
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.plan import Plan
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
@@ -36,11 +36,16 @@ def plan(
     fitted = router.plan
     if fitted is None:
         raise InvalidInput(f"{artifact}: there are no estimates yet, so there is no plan: fit it on a log")
+    try:
+        rows = [_row(fitted, rate, requests, router.pool.names) for rate in rates(fitted, points, budget, requests)]
+    except InfeasibleBudget as error:
+        rule = f"--budget must be at least {fitted.floor_usd * requests:.6g} USD for {requests:,} requests"
+        got = f"each to its cheapest model, got {budget:g}"
+        raise InvalidInput(f"{rule}, {got}: raise it, or give fewer --requests", value=budget) from error
     if plot is not None:
         from wiserouter.evaluation.plots import plot_plan
 
         plot_plan(fitted, router.pool.names, plot, None if budget is None else budget / requests)
-    rows = [_row(fitted, rate, requests, router.pool.names) for rate in rates(fitted, points, budget, requests)]
     if as_json:
         return print_json({"requests": requests, "models": router.pool.names, "budgets": rows})
     cells = [

@@ -53,6 +53,14 @@ def test_a_plan_needs_a_request(shell, log):
     assert "--requests" in failed.stderr
 
 
+def test_a_plan_says_the_least_budget(shell, log, tmp_path):
+    assert shell("fit", log, "-o", tmp_path / "r.wise", "--contexts", 2).returncode == 0
+    failed = shell("plan", tmp_path / "r.wise", "--budget", 1e-6, "--requests", 5_000)
+    check_one_line(failed, "USD for 5,000 requests, each to its cheapest model, got 1e-06: raise it, or give fewer")
+    least = failed.stderr.split("at least ")[1].split(" USD")[0]
+    assert shell("plan", tmp_path / "r.wise", "--budget", 1.01 * float(least), "--requests", 5_000).returncode == 0
+
+
 def test_demo_json_keeps_the_budget(tmp_path):
     figures = json.loads(wiserouter("demo", "--queries", 300, "--json", "--plot", tmp_path / "demo.svg"))
     assert figures["spend_ratio"] <= 1.02
