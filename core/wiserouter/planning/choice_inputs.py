@@ -37,6 +37,8 @@ class ContextFigures(NamedTuple):
         The rewards that the plan was solved for, where these are not the means.
     drift_margin_usd : float or None
         The margin of the reserve rule for one call to come; None where there is none.
+    invoked : sequence of float or None
+        While exploring, how often each model was invoked; the means are then running ones, 0 without observations.
     """
 
     rewards: Sequence[float]
@@ -47,6 +49,7 @@ class ContextFigures(NamedTuple):
     guarded_cost_usd: Sequence[float] | None = None
     planned: Sequence[float] | None = None
     drift_margin_usd: float | None = None
+    invoked: Sequence[float] | None = None
 
     @property
     def weighed(self) -> Sequence[float]:
@@ -66,7 +69,7 @@ class ContextFigures(NamedTuple):
         >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
-        rewards, means_usd, calls, labels, envelope, guarded, planned, margin_usd = self
+        rewards, means_usd, _, _, _, guarded, planned, *_ = self
         cost = shift.costs_usd(means_usd)
         if guarded is not None:  # index -1 is the null action, which does not deviate
             own_usd = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, means_usd, strict=False)]
@@ -78,18 +81,4 @@ class ContextFigures(NamedTuple):
             else:
                 rewards = [own - was + mean for own, was, mean in zip(weighed, planned, rewards, strict=True)]
                 planned = weighed
-        return ContextFigures(rewards, cost, calls, labels, envelope, guarded, planned, margin_usd)
-
-
-class ExplorationFigures(NamedTuple):
-    """The figures of one context while exploring: counts and sums per model, and how often each was invoked."""
-
-    calls: list[float]
-    cost: list[float]
-    labels: list[float]
-    reward: list[float]
-    invoked: list[float]
-
-    def means(self, model: int) -> tuple[float, float]:
-        """Return the running means of a model; 0 without observations."""
-        return self.reward[model] / max(self.labels[model], 1.0), self.cost[model] / max(self.calls[model], 1.0)
+        return self._replace(rewards=rewards, costs_usd=cost, guarded_cost_usd=guarded, planned=planned)

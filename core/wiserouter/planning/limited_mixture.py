@@ -60,7 +60,7 @@ class LimitedMixture:
         exploration phase stays as it is.
         """
         figures = choice.figures
-        if choice.rule != "plan" or not isinstance(figures, ContextFigures):
+        if choice.rule != "plan" or figures is None:
             return choice
         mix, worth = self._rows.get(context) or self._row(context)
         own = figures if shift is None else figures.shifted(shift)

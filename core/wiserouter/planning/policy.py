@@ -10,7 +10,7 @@ import numpy as np
 from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.shift import Shift
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
     expected_reward: float
     debit: Debit
     mix: Mix = ()
-    figures: ContextFigures | ExplorationFigures | None = None
+    figures: ContextFigures | None = None
     rule: Rule = "plan"
     floor_usd: float = 0.0
     limited: LimitedPlan | None = None

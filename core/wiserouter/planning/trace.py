@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from wiserouter.budgets.funds import Funds
-from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import room_usd
 from wiserouter.planning.policies import Choice
@@ -66,20 +65,20 @@ class DecisionTrace(NamedTuple):
     @property
     def shifted(self) -> bool:
         """True if the models were compared by estimates of this query instead of the means of its context."""
-        return self.shift is not None and self.choice.rule == "plan" and isinstance(self.choice.figures, ContextFigures)
+        return self.shift is not None and self.choice.rule == "plan" and self.choice.figures is not None
 
     def of_query(self) -> DecisionTrace:
         """Return the same trace with the figures of this query in place of those of its context."""
-        figures = self.choice.figures
-        if not self.shifted or self.shift is None or not isinstance(figures, ContextFigures):
+        figures, shift = self.choice.figures, self.shift
+        if not self.shifted or figures is None or shift is None:
             return self
-        return self._replace(choice=self.choice._replace(figures=figures.shifted(self.shift)))
+        return self._replace(choice=self.choice._replace(figures=figures.shifted(shift)))
 
 
 def on_envelope(trace: DecisionTrace, model: int) -> bool:
     """Return True if some budget uses the model in that context."""
     figures = trace.choice.figures
-    return isinstance(figures, ContextFigures) and model in figures.envelope
+    return figures is not None and model in figures.envelope
 
 
 def excluded_by(trace: DecisionTrace, model: int) -> str | None:
@@ -116,7 +115,7 @@ def _beyond_limit(trace: DecisionTrace, model: int) -> str | None:
 
 def _not_explored(trace: DecisionTrace, model: int) -> str | None:
     figures = trace.choice.figures
-    if trace.choice.rule != "explore" or not isinstance(figures, ExplorationFigures):
+    if figures is None or figures.invoked is None:
         return None
     least = min(figures.invoked[k] for k, _ in trace.choice.mix)
     return f"{EXPLORING}: tried {figures.invoked[model]:.0f} times here, others {least:.0f}"
@@ -128,7 +127,7 @@ def _not_of_rule(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG00
 
 def _beyond_reserve(trace: DecisionTrace, model: int) -> str | None:
     figures = trace.choice.figures
-    if not isinstance(figures, ContextFigures) or figures.guarded_cost_usd is None:
+    if figures is None or figures.guarded_cost_usd is None:
         return None
     cost, funds, floor = figures.guarded_cost_usd[model], trace.funds, trace.choice.floor_usd
     room = room_usd(funds, floor, figures.drift_margin_usd)
@@ -142,7 +141,7 @@ def _beyond_reserve(trace: DecisionTrace, model: int) -> str | None:
 
 def _worth_less(trace: DecisionTrace, model: int) -> str | None:
     figures, price, best = trace.choice.figures, trace.choice.shadow_price, trace.choice.mix[0][0]
-    if not isinstance(figures, ContextFigures):
+    if figures is None:
         return None
     name = "skipping" if best == SKIP else trace.pool.names[best]
     cost, gain = [*figures.costs_usd, 0.0], [*figures.weighed, 0.0]  # index -1 is the null action
@@ -163,7 +162,7 @@ def _off_prices(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
 
 def _off_envelope(trace: DecisionTrace, model: int) -> str | None:
     figures = trace.choice.figures
-    if not isinstance(figures, ContextFigures) or model in figures.envelope:
+    if figures is None or model in figures.envelope:
         return None
     names = trace.pool.names
     reward, cost = figures.weighed[model], figures.costs_usd[model]

@@ -19,7 +19,6 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
-from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies import ExploreShare, Policy
 from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
@@ -363,7 +362,8 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         """
         pool, trace = self._learner.pool, self._store.find(decision.id).trace
         figures = None if trace is None else trace.choice.figures
-        if isinstance(figures, ContextFigures) and any(figures.calls) and len(figures.calls) == len(pool.names):
+        known = figures is not None and figures.invoked is None and any(figures.calls)
+        if figures is not None and known and len(figures.calls) == len(pool.names):
             ranking = ranked(figures, pool.names, decision)
         else:
             with self._lock:

@@ -6,7 +6,6 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Rule
 from wiserouter.planning.trace import DecisionTrace, excluded_by, on_envelope
@@ -242,12 +241,7 @@ def _prices(trace: DecisionTrace) -> dict[str, float]:
 def _unspent(trace: DecisionTrace) -> str | None:
     """Return why more money would not change the decision of a plan; None where it would."""
     choice = trace.choice
-    if (
-        choice.limited is not None
-        or choice.rule != "plan"
-        or choice.shadow_price != 0.0
-        or not isinstance(choice.figures, ContextFigures)
-    ):
+    if choice.limited is not None or choice.rule != "plan" or choice.shadow_price != 0.0 or choice.figures is None:
         return None
     return why_no_more(choice.figures, trace.pool.names)
 
@@ -261,7 +255,7 @@ def _context(contexts: Contexts | None, context: int) -> ExplainedContext:
 def _model(trace: DecisionTrace, mix: dict[int, float], k: int, context: int) -> ExplainedModel:
     figures, price = trace.choice.figures, trace.choice.shadow_price
     reward, cost = (None, None) if figures is None else figures.means(k)
-    planned = figures.planned if isinstance(figures, ContextFigures) else None
+    planned = None if figures is None else figures.planned
     weighed = reward if planned is None else planned[k]
     limited = trace.choice.limited is not None
     known = weighed is not None and cost is not None and math.isfinite(price)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 
 from wiserouter.errors import InvalidInput
-from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies import Choice
 
 _FURTHEST = 1.0  # rewards differ by no more; used also if there is no other model
@@ -99,7 +98,7 @@ def value_of(gap: float, labels: float) -> float:
 def gap_of(choice: Choice) -> float:
     """Return the distance of the chosen model from the decision boundary; 0 while exploring, infinite if alone."""
     figures, price, chosen = choice.figures, choice.shadow_price, choice.model
-    if not isinstance(figures, ContextFigures):
+    if figures is None or figures.invoked is not None:
         return 0.0
     others = [k for k in figures.envelope if k != chosen]
     if chosen < 0 or not others or not math.isfinite(price):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.problems import problems
 from wiserouter import NO_CONTEXT, Estimates, Plan
 from wiserouter.budgets.funds import Funds
-from wiserouter.planning.choice_inputs import ContextFigures, Counts, ExplorationFigures
+from wiserouter.planning.choice_inputs import ContextFigures, Counts
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import Mixture, ReserveRule, cheapest_choice
 from wiserouter.planning.shift import Shift
@@ -250,8 +250,3 @@ def test_the_cheapest_choice_holds_its_figures():
     unknown = cheapest_choice(None, 0, [0, 1], {0: 2.0, 1: 1.0}.__getitem__)
     assert unknown[:8] == (1, 1.0, math.inf, 0.0, 0.0, "actual", ((1, 1.0),), None)
     assert unknown.rule == "cheapest"
-
-
-def test_the_means_of_an_exploration_are_of_what_was_seen():
-    figures = ExplorationFigures([2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [1.0, 0.0], [2.0, 0.0])
-    assert (figures.means(0), figures.means(1)) == ((0.25, 1.5), (0.0, 0.0))

@@ -7,7 +7,7 @@ import pytest
 
 from wiserouter import Contexts, Model
 from wiserouter.budgets.funds import Funds
-from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.policy import Choice
@@ -89,11 +89,10 @@ def test_a_worst_case_beyond_the_room_of_a_hard_limit_is_named():
 
 
 def test_exploration_tries_what_was_tried_least():
-    figures = ExplorationFigures([0.0] * 4, [0.0] * 4, [0.0] * 4, [0.0] * 4, [3.0, 2.0, 4.0, 2.0])
+    figures = ContextFigures([0.0] * 4, [0.0] * 4, [0.0] * 4, [0.0] * 4, [], invoked=[3.0, 2.0, 4.0, 2.0])
     trace = trace_of(mix=((1, 0.5), (3, 0.5)), figures=figures, rule="explore")
     assert excluded_by(trace, 0) == "exploring: tried 3 times here, others 2"
     assert excluded_by(trace, 1) is None
-    assert excluded_by(trace_of(mix=((1, 1.0),), figures=figures), 0) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, ExploreShare, Model, Offline, Optimistic, WiseRouter
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, InvalidInput
-from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policy import Choice
 from wiserouter.planning.shift import Shift
 
@@ -76,7 +76,7 @@ def test_what_explores_or_has_run_out_stays_as_it_is():
     rng = np.random.default_rng(0)
     broke = choice(((0, 1.0),), model=0, rule="cheapest")
     assert ExploreShare(1.0).vary(broke, Funds(5.0, 5), rng) is broke
-    trial = broke._replace(rule="explore", figures=ExplorationFigures(*[[0.0] * 3] * 5))
+    trial = broke._replace(rule="explore", figures=ContextFigures(*[[0.0] * 3] * 5, invoked=[0.0] * 3))
     assert ExploreShare(1.0).vary(trial, Funds(5.0, 5), rng) is trial
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.planning.choice_inputs import ExplorationFigures
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policies.offline import Offline
 from wiserouter.planning.policy import Accounting, Choice
@@ -129,15 +129,14 @@ class EpsilonFirst(Offline):
         fewest = invoked[models].min()
         tied = [k for k in models if invoked[k] == fewest]
         model = tied[int(rng.integers(len(tied)))]
-        figures = self._exploration_figures(context)
-        reward, cost = figures.means(model)  # a call of unknown cost is expected to cost nothing
-        mix = tuple([(k, 1.0 / len(tied)) for k in tied])
-        return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual", mix, figures, "explore")
-
-    def _exploration_figures(self, context: int) -> ExplorationFigures:
         seen = self._estimates
-        tables = (seen.calls, seen.cost, seen.labels, seen.reward, seen.invoked)
-        return ExplorationFigures(*[_of_context(table, context).tolist() for table in tables])
+        tables = (seen.calls, seen.cost, seen.labels, seen.reward)
+        calls, cost, labels, reward = (_of_context(table, context) for table in tables)
+        means = (reward / np.maximum(labels, 1.0)).tolist(), (cost / np.maximum(calls, 1.0)).tolist()
+        figures = ContextFigures(*means, calls.tolist(), labels.tolist(), [], invoked=invoked.tolist())
+        mix = tuple([(k, 1.0 / len(tied)) for k in tied])
+        expected_reward, expected_usd = figures.means(model)  # a call of unknown cost is expected to cost nothing
+        return Choice(model, 1.0 / len(tied), 0.0, expected_usd, expected_reward, "actual", mix, figures, "explore")
 
 
 def _of_context(table: FloatArray, context: int) -> FloatArray:

@@ -8,7 +8,6 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
-from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.mixture import permitted, room_usd
 from wiserouter.planning.policy import Choice
 from wiserouter.planning.shift import Shift
@@ -53,7 +52,7 @@ class ExploreShare:
         A choice of the exploration phase, or of an empty budget, stays as it is.
         """
         figures = choice.figures
-        if choice.rule != "plan" or not isinstance(figures, ContextFigures):
+        if choice.rule != "plan" or figures is None:
             return choice
         own = figures if shift is None else figures.shifted(shift)
         room = room_usd(funds, choice.floor_usd, own.drift_margin_usd)
