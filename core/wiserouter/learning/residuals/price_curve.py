@@ -39,22 +39,18 @@ class PriceCurve:
         self.price, self.spend_usd = price, np.minimum.accumulate(spend_usd)
         self._rising_spend: list[float] = self.spend_usd[::-1].tolist()
         self._falling_price: list[float] = price[::-1].tolist()
-        self._line = 0.0, 0.0, 0.0, 0.0  # between two points: their spends, the price at the first one and the slope
 
     def at(self, rate_usd: float) -> float | None:
         """Return the price at which queries spend `rate_usd` on average; None below the least spend.
 
         The models that look cheapest cost more than they look: the plan may have a price where the curve has none.
         """
-        less_usd, more_usd, highest, slope = self._line
-        if not less_usd <= rate_usd < more_usd:  # rates of successive requests hardly differ
-            spend, price = self._rising_spend, self._falling_price
-            above = bisect(spend, rate_usd)
-            if not 0 < above < len(spend):
-                return None if above == 0 else price[-1]
-            less_usd, more_usd, highest = spend[above - 1], spend[above], price[above - 1]
-            slope = (price[above] - highest) / (more_usd - less_usd)
-            self._line = less_usd, more_usd, highest, slope
+        spend, price = self._rising_spend, self._falling_price
+        above = bisect(spend, rate_usd)
+        if not 0 < above < len(spend):
+            return None if above == 0 else price[-1]
+        less_usd, highest = spend[above - 1], price[above - 1]
+        slope = (price[above] - highest) / (spend[above] - less_usd)
         return highest + slope * (rate_usd - less_usd)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
