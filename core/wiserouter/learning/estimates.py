@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import EllipsisType
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,8 +90,7 @@ class Estimates:
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
-        cells, n_models = self._cells, self.shape[1]
-        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
+        cells, cell = self._cells, self._cell(context, model)
         cells["calls"][cell] += 1.0
         cells["cost"][cell] += cost_usd
         cells["cost_sq"][cell] += cost_usd * cost_usd
@@ -134,8 +133,7 @@ class Estimates:
         Where it weighs less than the earlier one, `delay_s` is that of the weight that is taken back. It counts for
         what is `left` of the earlier one.
         """
-        cells, n_models = self._cells, self.shape[1]
-        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
+        cells, cell = self._cells, self._cell(context, model)
         if replacing is None:
             if weight:
                 cells["scored"][cell] += weight
@@ -157,8 +155,7 @@ class Estimates:
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count decisions."""
-        cells, n_models = self._cells, self.shape[1]
-        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
+        cells, cell = self._cells, self._cell(context, model)
         cells["invoked"][cell] += count
         cells["met"][cell] += count
         self.n_invoked += count
@@ -289,8 +286,7 @@ class Estimates:
 
     def _change_cell(self, context: int, model: int, changes: Mapping[str, float], reward: float = 0.0) -> None:
         """Add amounts that may be negative to one cell; nearly always all sums stay possible."""
-        cells, n_models = self._cells, self.shape[1]
-        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
+        cells, cell = self._cells, self._cell(context, model)
         sums = {name: cells[name][cell] + change for name, change in changes.items()}
         if not are_possible(sums):
             self._change((context, model), changes, reward)
@@ -316,7 +312,11 @@ class Estimates:
         """Return flat views of the arrays by name, in which adding to one cell takes 40 % of the time."""
         return {field: cast("memoryview[float]", getattr(self, field).data.cast("B").cast("d")) for field in FIELDS}
 
-    def _no_cell(self, context: int, model: int) -> NoReturn:
+    def _cell(self, context: int, model: int) -> int:
+        """Return the place of a cell in a flat view."""
+        n_models = self.shape[1]
+        if 0 <= model < n_models:
+            return context * n_models + model
         raise IndexError(f"no cell ({context}, {model}) in estimates of shape {self.shape}")
 
 
