@@ -22,7 +22,7 @@ from wiserouter.learning.estimates import FIELDS, Estimates
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders.base import Encoder, RefittableEncoder
-from wiserouter.types import NO_CONTEXT, Embedding, FloatArray, IntArray
+from wiserouter.types import NO_CONTEXT, Embedding, FloatArray
 from wiserouter.validation import check_count
 
 PER_MODEL = 30
@@ -253,12 +253,6 @@ class Growing:
         self._moves, self._freq = list(moves), fitted.contexts.freq
         if fitted.contexts.n_contexts < self.n_contexts:
             self._due = 2.0 * max(self._total, fitted.n_seen)
-        return self._moved(estimates, spread, old, new, kept)
-
-    def _moved(
-        self, estimates: Estimates, spread: FloatArray, old: IntArray, new: IntArray, kept: Sequence[Seen]
-    ) -> Moved:
-        """Return the estimates in new contexts."""
         models = np.array([one.model for one in kept], dtype=np.int64)
         values = np.array([one.values() for one in kept]).reshape(len(kept), len(FIELDS))
         sums = estimates.arrays()
