@@ -35,16 +35,16 @@ def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     return means[0], means[1]
 
 
-def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
-    """Return the list cost of a mean call of each context at a price, of shape (n_contexts,).
+def listed_usd(estimates: Estimates, *prices: Price | None) -> FloatArray:
+    """Return the list cost of a mean call of each context at each price, of shape (n_contexts, n_prices); 0 for None.
 
     Examples
     --------
-    >>> listed_usd(Estimates(1, 1), Price(input=1e-6, output=2e-6)).round(9).tolist()
-    [0.0009]
+    >>> listed_usd(Estimates(1, 1), Price(input=1e-6, output=2e-6), None).round(9).tolist()
+    [[0.0009, 0.0]]
     """
-    input_tokens, output_tokens = tokens_per_call(estimates)
-    usd: FloatArray = price.input * input_tokens + price.output * output_tokens
+    pairs = [(0.0, 0.0) if price is None else (price.input, price.output) for price in prices]
+    usd: FloatArray = np.einsum("tc,pt->cp", tokens_per_call(estimates), pairs)
     return usd
 
 
@@ -56,8 +56,8 @@ def list_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
     >>> list_costs_usd(Estimates(1, 2), [Model("small", Price(1e-6, 2e-6)), Model("own")]).round(9).tolist()
     [[0.0009, inf]]
     """
-    unknown = np.full(estimates.shape[0], np.inf)
-    return np.column_stack([unknown if m.price is None else listed_usd(estimates, m.price) for m in models])
+    prices = [model.price for model in models]
+    return np.where([price is None for price in prices], np.inf, listed_usd(estimates, *prices))
 
 
 def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray | None:
@@ -91,7 +91,7 @@ def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
     >>> price_change(Estimates(1, 1), Price(1e-6, 2e-6), Price(1e-7, 2e-7)).round(9).tolist()
     [0.1]
     """
-    was, becomes = listed_usd(estimates, former), listed_usd(estimates, new)
+    was, becomes = listed_usd(estimates, former, new).T
     ratio: FloatArray = np.where(was > 0, becomes / np.where(was > 0, was, 1.0), 1.0)
     return ratio
 
@@ -110,7 +110,7 @@ def unlisted_usd(estimates: Estimates, model: int, former: Price, new: Price) ->
     usd = np.zeros(estimates.shape[0])
     for price, counted, mean in zip((new.input, new.output), tokens, tokens_per_call(estimates), strict=True):
         usd += price * (counted[:, model] + PRIOR_COUNT * mean) / (metered + PRIOR_COUNT)
-    return np.where(listed_usd(estimates, former) > 0, 0.0, usd)
+    return np.where(listed_usd(estimates, former)[:, 0] > 0, 0.0, usd)
 
 
 def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
@@ -151,11 +151,6 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
 
 def _listed(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
     """Return the list costs; a model without a price, or a free one, takes the mean of the others."""
-    prices = [Price(0.0, 0.0) if model.price is None else model.price for model in models]
-    listed = np.zeros(estimates.shape)
-    if prices:
-        input_tokens, output_tokens = tokens_per_call(estimates)
-        listed += np.outer(input_tokens, [price.input for price in prices])
-        listed += np.outer(output_tokens, [price.output for price in prices])
+    listed = listed_usd(estimates, *[model.price for model in models]) if models else np.zeros(estimates.shape)
     priced = listed > 0
     return np.where(priced, listed, listed.sum() / priced.sum() if priced.any() else 1.0)
