@@ -85,6 +85,13 @@ async def test_the_same_prompt_again_fails_the_former_answer():
     assert sources(llm) == [["rule:regenerated"], [], []]
 
 
+async def test_the_same_prompt_in_another_thread_fails_no_answer():
+    llm = scripted(AIMessage("fine"), ["regenerated"])
+    for thread in ("1", "2", "1"):
+        await llm.ainvoke("a", {"configurable": {"thread_id": thread}})
+    assert sources(llm) == [["rule:regenerated"], [], []]
+
+
 def test_a_tool_that_failed_scores_the_answer_that_called_it():
     call = {"name": "f", "args": {}, "id": "t1", "type": "tool_call"}
     llm = scripted(AIMessage("", tool_calls=[call]), ["tool_error"])

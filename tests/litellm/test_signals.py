@@ -100,6 +100,23 @@ async def test_the_same_prompt_again_fails_the_former_answer(provider, settled):
     assert [list(one) for one in scores(router)] == [["rule:regenerated"], []]
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        [{"user": "ann"}, {"user": "bob"}],
+        [{"metadata": {"session_id": "chat-1"}}, {"metadata": {"session_id": "chat-2"}}],
+        [{"metadata": {"user_api_key_end_user_id": "ann"}}, {"metadata": {"user_api_key_end_user_id": "bob"}}],
+    ],
+)
+async def test_the_same_prompt_of_another_user_or_session_of_one_key_fails_none(provider, settled, others):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=RICH, signals=["regenerated"])
+    for i, asked in enumerate([*others, others[0]]):
+        await callback._router.acompletion(model="wise", messages=HI, **asked)
+        await settled(lambda i=i: router.status().charged == i + 1)
+    assert [list(one) for one in scores(router)] == [["rule:regenerated"], [], []]
+
+
 async def test_a_tool_that_failed_scores_the_answer_that_called_it(settled):
     router = fitted()
     called = httpx.Response(200, json=replied("tool_calls", tool_calls=[USED], content=None))

@@ -32,7 +32,7 @@ from wiserouter_langchain.decisions.conversation_call import CallConversation, c
 from wiserouter_langchain.decisions.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.decisions.routed_call import RECORD, RoutedCall
 from wiserouter_langchain.decisions.shadow import begin_in_shadow
-from wiserouter_langchain.decisions.signals import read_call, read_history
+from wiserouter_langchain.decisions.signals import asker_of, read_call, read_history
 from wiserouter_langchain.requests.operations import sent_arguments
 from wiserouter_langchain.requests.request import request_of
 
@@ -142,7 +142,7 @@ class _Scope:
         if self._environment.unit != "call" and self._conversation is None:
             self._conversation = self._found_conversation(self._environment.unit)
         if self._llm.signals and core.signals is not None:
-            read_history(core, core.signals, self._messages, self._payer)
+            read_history(core, core.signals, self._messages, asker_of(self._config, self._payer))
         asked = (core, members, self._request, self._assignment, self._call_terms())
         if self._llm.mode == "shadow":
             return begin_in_shadow(*asked, self._incumbent(), self._share_key)
@@ -225,7 +225,8 @@ class _Scope:
             else:
                 self._name(call)
                 if self._llm.signals and (signals := self._environment.core.signals) is not None:
-                    read_call(self._environment.core, signals, call, self._messages, self._payer, self._raised)
+                    asker = asker_of(self._config, self._payer)
+                    read_call(self._environment.core, signals, call, self._messages, asker, self._raised)
         except StoreError as error:  # the answer is there; what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, model)
             return

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import takewhile
+from typing import Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 
 from wiserouter import Answer, WiseRouter
 from wiserouter.integration import Signals
+from wiserouter_langchain.decisions.conversation_ids import stated_ids
 from wiserouter_langchain.decisions.routed_call import RoutedCall, recorded_decision
 
 logger = logging.getLogger("wiserouter.langchain")
@@ -21,7 +23,12 @@ LOOP_ERRORS = frozenset({"GraphRecursionError", "ModelCallLimitExceededError", "
 """The errors of LangGraph and LangChain by which an agent ends at the limit of its steps."""
 
 
-def read_history(router: WiseRouter, signals: Signals, messages: Sequence[BaseMessage], scope: str) -> None:
+def asker_of(config: Mapping[str, Any], scope: str) -> str:
+    """Return who asks: the scope that pays, and the thread that the configuration names: one program serves many."""
+    return f"{scope}\0{stated_ids(config, []).conversation}"
+
+
+def read_history(router: WiseRouter, signals: Signals, messages: Sequence[BaseMessage], asker: str) -> None:
     """Score the answers that the messages of a new call show to have failed; may wait for the store.
 
     Parameters
@@ -32,15 +39,15 @@ def read_history(router: WiseRouter, signals: Signals, messages: Sequence[BaseMe
         The rules.
     messages : sequence of BaseMessage
         The messages of the call.
-    scope : str
-        The scope that pays.
+    asker : str
+        Who asks, as `asker_of` says.
     """
     try:
         if "tool_error" in signals.rules:
             for decision_id in dict.fromkeys(_callers_of_failed_tools(messages)):
                 router.fail(decision_id, "tool_error")
         if "regenerated" in signals.rules:
-            former = signals.regenerated(_prompt_key(messages, scope))
+            former = signals.regenerated(_prompt_key(messages, asker))
             if former is not None:
                 router.fail(former, "regenerated")
     except Exception as error:  # a score is lost, the call goes on
@@ -52,14 +59,14 @@ def read_call(
     signals: Signals,
     call: RoutedCall,
     messages: Sequence[BaseMessage],
-    scope: str,
+    asker: str,
     raised: BaseException | None,
 ) -> None:
     """Score a settled call whose answer has certainly failed, and remember it for the calls that follow.
 
     Parameters
     ----------
-    router, signals, messages, scope
+    router, signals, messages, asker
         As in `read_history`.
     call : RoutedCall
         The call.
@@ -72,7 +79,7 @@ def read_call(
     try:
         failed = ("schema_error",) if _misses_schema(call, raised) else ()
         router.check_answer(call.decision, answer_of(message, failed))
-        signals.answered(call.decision.id, _prompt_key(messages, scope))
+        signals.answered(call.decision.id, _prompt_key(messages, asker))
     except Exception as error:  # a score is lost
         logger.warning("an answer is not checked for failures: %s", error)
 
@@ -128,8 +135,8 @@ def _callers_of_failed_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
             return
 
 
-def _prompt_key(messages: Sequence[BaseMessage], scope: str) -> str:
-    hashed = blake2b(scope.encode("utf-8", "surrogatepass"), digest_size=16)
+def _prompt_key(messages: Sequence[BaseMessage], asker: str) -> str:
+    hashed = blake2b(asker.encode("utf-8", "surrogatepass"), digest_size=16)
     for message in messages:
         hashed.update(repr((message.type, message.content)).encode("utf-8", "surrogatepass"))
     return hashed.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiserouter import Decision
 from wiserouter.integration import CallRequest
@@ -11,6 +11,9 @@ from wiserouter_litellm.conversations.continuations import Reference
 from wiserouter_litellm.conversations.request_conversation import ConversationNote, RequestConversation
 from wiserouter_litellm.deployments.registry import Candidates, Deployment, id_of
 from wiserouter_litellm.groups.attempts import Mark
+
+if TYPE_CHECKING:
+    from wiserouter_litellm.groups.signals import RequestSigns
 
 
 class RoutingRequest(NamedTuple):
@@ -36,8 +39,8 @@ class RoutingRequest(NamedTuple):
         The conversation and the containers that it names, which live where it is answered.
     conversation : RequestConversation or None
         The conversation or run that it belongs to; None where each call is decided alone.
-    failed_tools : sequence of str
-        The ids of the tool calls whose results are errors, where these are scored.
+    signs : RequestSigns or None
+        What the rules of failures read of it, where there are any.
     parent_span : object
         The span of OpenTelemetry that its decision is part of, where decisions are traced.
     value : float or None
@@ -56,7 +59,7 @@ class RoutingRequest(NamedTuple):
     references: Sequence[Reference] = ()
     lasting_ids: Sequence[str] = ()
     conversation: RequestConversation | None = None
-    failed_tools: Sequence[str] = ()
+    signs: RequestSigns | None = None
     parent_span: object = None
     value: float | None = None
     share_key: str | None = None

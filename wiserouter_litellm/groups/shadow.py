@@ -21,7 +21,7 @@ from wiserouter_litellm.groups.candidates import bounds_of
 from wiserouter_litellm.groups.group import DECISION_KEY, ONLY_CONTEXT, Group
 from wiserouter_litellm.groups.scopes import OWN
 from wiserouter_litellm.groups.selection import RoutingRequest, Selection
-from wiserouter_litellm.groups.signals import failed_tools, read_request
+from wiserouter_litellm.groups.signals import read_request, signs_of
 from wiserouter_litellm.requests.origin import origin_of
 from wiserouter_litellm.requests.request import request_of
 
@@ -77,10 +77,10 @@ def observed_request(
     candidates, new = group.registry.resolve(healthy, origin.failed_ids, registered)
     if new:
         group.add_new_models(new)
-    tools = [] if group.signals is None else failed_tools(messages, kwargs)
+    signs = None if group.signals is None else signs_of(messages, kwargs, origin)
     told = (origin.call_id, origin.caller, origin.chose_id, owner)
     key = share_key_of(messages, kwargs)
-    return RoutingRequest(candidates, request, scope, *told, failed_tools=tools, share_key=key)
+    return RoutingRequest(candidates, request, scope, *told, signs=signs, share_key=key)
 
 
 async def aobserve(

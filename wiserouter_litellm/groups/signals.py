@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiserouter import Answer
 from wiserouter.integration import Signals
 from wiserouter_litellm.billing.redacted_texts import REDACTED
+from wiserouter_litellm.conversations.conversation_ids import stated_ids
 
 if TYPE_CHECKING:
     from wiserouter_litellm.groups.attempts import Mark
     from wiserouter_litellm.groups.group import Group
     from wiserouter_litellm.groups.selection import RoutingRequest
+    from wiserouter_litellm.requests.origin import Origin
 
 PROMPT_KEY = "prompt"
 """Key of a decision's mark under which the hash of its prompt is kept."""
+
+
+class RequestSigns(NamedTuple):
+    """What the rules read of a request.
+
+    Attributes
+    ----------
+    failed_tools : sequence of str
+        The ids of the tool calls whose results are errors.
+    asker : str
+        Who asks, where one key serves many: the user and the session that the request states.
+    """
+
+    failed_tools: Sequence[str] = ()
+    asker: str = ""
+
+
+def signs_of(messages: object, kwargs: Mapping[str, Any], origin: Origin) -> RequestSigns:
+    """Return what the rules read of a request."""
+    users = (kwargs.get("user"), kwargs.get("safety_identifier"), origin.metadata.get("user_api_key_end_user_id"))
+    asker = json.dumps([*users, stated_ids(kwargs, origin.caller).conversation], default=str)
+    return RequestSigns(failed_tools(messages, kwargs), asker)
 
 
 def read_request(group: Group, signals: Signals, routing: RoutingRequest, mark: Mark) -> None:
@@ -33,13 +58,14 @@ def read_request(group: Group, signals: Signals, routing: RoutingRequest, mark: 
     mark : Mark
         Takes the key of its prompt.
     """
+    signs = routing.signs or RequestSigns()
     try:
-        for tool_call in routing.failed_tools:
+        for tool_call in signs.failed_tools:
             caller = signals.caller_of_tool(_scoped(routing.caller, tool_call))
             if caller is not None:
                 group.router.fail(caller, "tool_error")
         if "regenerated" in signals.rules and routing.request.countable:  # else equal texts may be other prompts
-            mark[PROMPT_KEY] = key = _scoped(routing.caller, routing.request.counted)
+            mark[PROMPT_KEY] = key = _scoped(routing.caller, f"{signs.asker}\0{routing.request.counted}")
             former = signals.regenerated(key)
             if former is not None:
                 group.router.fail(former, "regenerated")

@@ -29,7 +29,7 @@ from wiserouter_litellm.groups.last_look import keep_last, sparing
 from wiserouter_litellm.groups.request_values import value_of
 from wiserouter_litellm.groups.selection import RoutingRequest, Selection
 from wiserouter_litellm.groups.shadow import acts_on, aobserved_selection, share_key_of
-from wiserouter_litellm.groups.signals import failed_tools
+from wiserouter_litellm.groups.signals import signs_of
 from wiserouter_litellm.groups.translated_errors import translate_error
 from wiserouter_litellm.hooks.pre_call_checks import aselect_from, filtered_by_later_checks
 from wiserouter_litellm.requests.header_text import in_header
@@ -332,7 +332,7 @@ class WiseCallback(Recorder):
             references,
             lasting_ids,
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
-            () if group.signals is None else failed_tools(messages, kwargs),
+            None if group.signals is None else signs_of(messages, kwargs, origin),
             origin.metadata.get(PARENT_SPAN) if group.traces else None,
             None if group.value_rule is None else value_of(group.name, group.value_rule, kwargs, origin.metadata),
             share_key_of(messages, kwargs) if group.observes else None,
