@@ -151,3 +151,24 @@ def test_a_full_batch_spends_no_more(stub):
     assert any(isinstance(answer, Exception) for answer in answers)
     assert 0 < stub.ledger_usd <= 5e-3
     assert llm.core.status().spent_usd == pytest.approx(stub.ledger_usd)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent"),
+    [
+        ({"max_tokens": None}, 77),  # langchain-anthropic sets it to the longest answer of the model
+        ({"max_tokens": 300}, 300),
+        ({"max_tokens": None, "thinking": {"type": "enabled", "budget_tokens": 2_000}}, 4_096),
+    ],
+)
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_cap_holds_for_a_model_that_is_set_to_its_longest_answer(stub, limit, fields, sent):
+    budget = Budget(10.0, 100, limit=limit)
+    llm = RunnableWiseRouter(
+        models={"large": anthropic(stub, "large", **fields)}, prices=PRICES, budget=budget, cap_output_tokens=77
+    )
+    answer = llm.invoke("hello")
+    assert stub.calls[-1].body["max_tokens"] == sent
+    if limit == "hard":
+        reserved_usd = llm.core.decision(answer.response_metadata["wise_router"]["decision_id"]).reserved_usd
+        assert sent * RATES["large"][1] < reserved_usd < (sent + 400) * RATES["large"][1]

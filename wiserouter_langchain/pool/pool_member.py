@@ -67,7 +67,7 @@ class PoolMember:
     limit_field : str or None
         The field that limits its output.
     limits : CallLimits
-        The limits that it is set to.
+        The limits that it is set to. The longest answer that it can give is none: langchain-anthropic sets it.
     fixed : CallLimits
         The limits within its `model_kwargs` and `extra_body`, which a call cannot lower.
     most_output_tokens : int or None
@@ -256,7 +256,7 @@ def pool_member(
         card,
         known_as if exact_encoding(known_as) else None,
         field,
-        own,
+        own if own.output_tokens != most or _has_thinking_budget(fields, bound) else own._replace(output_tokens=None),
         fixed,
         most,
         costly_field(fields) or (wrapping and wrapping.unbounded) or unbounded_price(model, card.source),
@@ -265,6 +265,12 @@ def pool_member(
         always_searches(known_as) and (not card.search_usd or hides_searches(known_as)),
         depends_on_time(model, card.source),
     )
+
+
+def _has_thinking_budget(*settings: Mapping[str, Any]) -> bool:
+    """Return True if a setting has a budget of thoughts, to which Anthropic refuses a limit of the output below it."""
+    asked = (each.get("thinking") for each in settings)
+    return any(isinstance(thinking, Mapping) and "budget_tokens" in thinking for thinking in asked)
 
 
 def _bound_of_settings(fields: Mapping[str, Any], bound: Mapping[str, Any]) -> int:
