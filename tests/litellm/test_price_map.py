@@ -290,7 +290,6 @@ SEARCHING = [
     "openai/gpt-4o-search-preview",
     "openai/gpt-4o-mini-search-preview-2025-03-11",
     "openai/gpt-5-search-api",
-    "perplexity/sonar-pro",
     "perplexity/sonar-deep-research",
     "gemini/deep-research-preview-04-2026",
 ]
@@ -303,6 +302,14 @@ def test_a_model_that_searches_with_each_call_is_refused_under_a_hard_limit(mode
     attach(litellm.Router([dep(model)]), "g", budget=Budget(10.0, 100), cap_output_tokens=100)
 
 
+def test_the_fee_of_the_one_search_of_an_answer_is_reserved():
+    card = rate_card_of(dep("perplexity/sonar-pro"))
+    assert card.worst_case_usd(100, 200, 2) == pytest.approx(100 * 3e-6 + 2 * (200 * 15e-6 + 0.014))
+    assert card.output_tokens_within(100 * 3e-6 + 0.014 + 200 * 15e-6, 100) == 200
+    own = Price(3e-6, 15e-6)
+    assert rate_card_of(dep("perplexity/sonar-pro"), own).answer_usd == 0.014
+
+
 @pytest.mark.parametrize(
     ("row", "searches"),
     [
@@ -311,10 +318,12 @@ def test_a_model_that_searches_with_each_call_is_refused_under_a_hard_limit(mode
         (dep("openrouter/openai/gpt-4o", input_cost_per_token=1e-6, output_cost_per_token=1e-6), False),
         (dep("perplexity/preset/pro-search", input_cost_per_token=1e-6, output_cost_per_token=1e-6), True),
         (dep("perplexity/openai/gpt-5"), False),
+        (dep("perplexity/sonar-pro"), False),  # its fee is reserved
+        (dep("perplexity/sonar-pro", input_cost_per_token=1e-6, output_cost_per_token=1e-6), True),
         (dep("openai/gpt-4o"), False),  # it has a fee in LiteLLM's map, for calls that ask for a search
         (dep("openai/our-search-7b", input_cost_per_token=1e-6, output_cost_per_token=1e-6), False),
     ],
-    ids=["base-model", "online", "router", "preset", "perplexity", "may-search", "own"],
+    ids=["base-model", "online", "router", "preset", "perplexity", "reserved", "own-price", "may-search", "own"],
 )
 def test_a_search_fee_is_known_by_the_model_that_is_called(row, searches):
     assert (unbounded_price(row) == "search_context_cost_per_query") is searches

@@ -7,7 +7,8 @@ where they can apply. A deployment without a price is refused: LiteLLM itself wo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import litellm
@@ -38,6 +39,7 @@ _MAY_BE_SEARCHING = re.compile(r"[-/]search-|deep-research|(^|/)sonar|-online$")
 MODEL_ROUTER = "model_router"
 """What nothing bounds in a model that chooses a model itself, at a price that is not that of its choice."""
 _CHOOSES = re.compile(r"(^|/)model[-_]router(/|$)")  # Azure's: LiteLLM's map has a fee of its input alone
+_SEARCHES_ONCE = re.compile(r"^perplexity/sonar(-pro)?$|^perplexity/sonar-reasoning(-pro)?$")  # and reports its fee
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
@@ -78,7 +80,8 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     batch = None if own or any(f"{side}_batches" not in known for side in _SIDES) else _price(figures, "_batches")
     billed = {} if own else {key: usd for key, usd in figures.items() if key in known or _RATE.fullmatch(key)}
     longs, tiers = billed_prices(billed, provider_of(deployment["litellm_params"]))
-    return RateCard(price, rates, source, input_limit, output_limit, longs, batch_price=batch, tier_prices=tiers)
+    card = RateCard(price, rates, source, input_limit, output_limit, longs, batch_price=batch, tier_prices=tiers)
+    return replace(card, answer_usd=max(_fees_of_one_search(deployment), default=0.0))
 
 
 def states_its_prices(deployment: Mapping[str, Any]) -> bool:
@@ -131,10 +134,19 @@ def _search_fee(deployment: Mapping[str, Any]) -> str | None:
     names = [str(name) for name in (params.get("model"), info.get("base_model"), params.get("base_model")) if name]
     if any(map(_ALWAYS_SEARCHES.search, names)):
         return _FEES[0]
-    if not any(map(_MAY_BE_SEARCHING.search, names)):
+    if not any(map(_MAY_BE_SEARCHING.search, names)) or _fees_of_one_search(deployment):
         return None
     published = _base_entry(deployment)
     return next((key for key in _FEES if key in published), None)
+
+
+def _fees_of_one_search(deployment: Mapping[str, Any]) -> Collection[float]:
+    """Return the fees of the one search of each answer of Perplexity's models, at the prices of LiteLLM's map."""
+    model = str(deployment["litellm_params"].get("model"))
+    if _source(deployment) == "deployment" or _base_of(deployment) != model or not _SEARCHES_ONCE.search(model):
+        return ()
+    fees = _base_entry(deployment).get(_FEES[0])
+    return fees.values() if isinstance(fees, Mapping) else ()
 
 
 def _check_prices(deployment: Mapping[str, Any], figures: Mapping[str, float]) -> None:

@@ -68,6 +68,8 @@ class RateCard:
         Prices of the calls of a service tier whose prompt is longer than a number of tokens, by rising number from 0.
     search_usd : float, USD
         The fee of a web search that the provider runs for an answer; 0 where it is not known.
+    answer_usd : float, USD
+        The most that each answer costs beside its tokens, such as where a model searches with each call.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class RateCard:
     batch_price: Price | None = None
     tier_prices: tuple[tuple[str, int, Price], ...] = ()
     search_usd: float = 0.0
+    answer_usd: float = 0.0
 
     def cost_usd(self, usage: Usage, tier: str = "") -> float:
         """Return the cost of a call from its tokens, and from the service tier that served it."""
@@ -127,7 +130,7 @@ class RateCard:
         if inputs is None or limit is None:
             return float("inf")
         input_usd, output_usd = self._highest_usd(inputs, tier)
-        return inputs * input_usd + choices * limit * output_usd
+        return inputs * input_usd + choices * (limit * output_usd + self.answer_usd)
 
     def output_tokens_within(self, usd: float, input_tokens: int | None, choices: int = 1, tier: str = "") -> int:
         """Return the largest limit of one answer with which a call costs at most `usd`; 0 where there is none.
@@ -138,7 +141,7 @@ class RateCard:
         if inputs is None:
             return 0
         input_usd, output_usd = self._highest_usd(inputs, tier)
-        left_usd, each_usd = usd - inputs * input_usd, choices * output_usd
+        left_usd, each_usd = usd - inputs * input_usd - choices * self.answer_usd, choices * output_usd
         if left_usd <= 0.0 or each_usd == 0.0:
             return 0
         tokens = int(left_usd / each_usd * (1.0 + 1e-12))
