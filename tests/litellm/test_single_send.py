@@ -126,6 +126,17 @@ def test_a_synchronous_request_is_sent_once_under_a_hard_limit(monkeypatch, inst
         assert provider.billed == 3
 
 
+@pytest.mark.parametrize("limit", BUDGETS)
+def test_a_synchronous_response_is_retried_by_litellm_itself_only_without_a_hard_limit(respx_mock, limit):
+    respx_mock.post().respond(500, json={"error": {"message": "out of order"}})
+    router, litellm_router = fitted(), llms(*(deployment(name, num_retries=2) for name in ("small", "large")))
+    attach(litellm_router, "wise", router=router, budget=BUDGETS[limit])
+    with pytest.raises(openai.APIError):
+        litellm_router.responses(model="wise", input="hello", max_output_tokens=60)
+    assert len(respx_mock.calls) == {"hard": 1, "expected": 3}[limit]
+    assert router.status().presumed == 1
+
+
 async def test_a_client_of_the_program_sends_again_once_the_answer_has_come(provider):
     litellm_router = llms()
     callback = attach(litellm_router, "wise", router=fitted(), budget=BUDGETS["hard"])

@@ -3,7 +3,8 @@
 The provider may have billed the first one by then, and a hard limit has reserved the cost of one call. So calls under a
 hard limit get the error, which LiteLLM's router may answer with a retry that has a reservation of its own. OpenAI's
 client sends again, too, after errors and timeouts: for providers such as DeepInfra, LiteLLM lets it do so twice,
-whatever `max_retries` says.
+whatever `max_retries` says. So does LiteLLM itself with synchronous calls of the responses API, which it does not take
+for calls of its router.
 
 For Gemini, LiteLLM sends messages with `cache_control` on their own before the call, to be stored. The provider bills
 that by the hour, for as long as the client likes, and no answer reports it. So those calls are made without it.
@@ -17,6 +18,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
+import litellm
 import openai
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 from litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching import ContextCachingEndpoints
@@ -32,6 +34,9 @@ _MARK = "sends_once"
 
 _RETRIES = "get_max_retries"
 """The method by which OpenAI's client learns how often it may send a request again."""
+
+_OF_ROUTER = "_is_litellm_router_call"
+"""The function by which LiteLLM learns that its router retries a call, so that it need not do so itself."""
 
 _STORE = "check_and_create_cache"
 """The method by which LiteLLM has Gemini store messages, and returns those that it has not."""
@@ -55,6 +60,7 @@ def _install() -> None:
     """Let the clients' methods refuse to send again where the attempt may not; once per process."""
     _wrap(AsyncHTTPHandler, _AGAIN, _unless_once)
     _wrap(getattr(getattr(openai, "_models", None), "FinalRequestOptions", None), _RETRIES, _none_where_once)
+    _wrap(litellm.utils, _OF_ROUTER, _true_where_once)
     _wrap(ContextCachingEndpoints, _STORE, _unstored)
     _wrap(ContextCachingEndpoints, f"async_{_STORE}", _aunstored)
 
@@ -88,6 +94,13 @@ def _none_where_once(retries: Any) -> Any:
         return 0 if _is_once() else retries(*arguments, **options)
 
     return none_where_once
+
+
+def _true_where_once(is_of_router: Any) -> Any:
+    def true_where_once(*arguments: Any, **options: Any) -> bool:
+        return _is_once() or is_of_router(*arguments, **options)
+
+    return true_where_once
 
 
 def _unstored(store: Any) -> Any:
