@@ -264,6 +264,26 @@ def test_a_cached_prompt_and_answers_beside_text_are_not_bounded():
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"plugins": [{"id": "web"}]},  # of OpenRouter
+        {"search_parameters": {"mode": "on"}},  # of Grok
+        {"performance_config": {"latency": "optimized"}},  # of Bedrock, as those below
+        {"guardrail_config": {"guardrailIdentifier": "g"}},
+        {"guardrails": {"guardrailIdentifier": "g", "trace": None}},
+    ],
+)
+def test_searches_guardrails_and_faster_answers_are_not_bounded(fields):
+    (name,) = fields
+    assert costly_field(fields) == f"{name} may change the cost"
+    assert costly_field({name: None}) is None
+
+
+def test_guardrails_that_are_not_set_are_none():
+    assert costly_field({"guardrails": {"guardrailIdentifier": None, "trace": None}}) is None  # as ChatBedrock has them
+
+
+@pytest.mark.parametrize(
     "kept",
     [
         {"cache_control": {"type": "ephemeral", "ttl": "5m"}},

@@ -93,6 +93,7 @@ _PLAIN_VALUES = frozenset({"auto", "default", "flex", "global", "on_demand", "st
 _PRICED_FIELDS = (
     *("service_tier", "speed", "inference_geo", "mcp_servers", "audio", "modalities", "web_search_options"),
     *("use_previous_response_id", "container", "context_management", "cached_content", "response_modalities"),
+    *("plugins", "search_parameters", "performance_config", "guardrail_config", "guardrails"),
 )
 """Fields of chat models that may change the price of a call, or add to its input."""
 
@@ -268,7 +269,7 @@ def _costly_body(fields: Mapping[str, Any]) -> str | None:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
-        return value.keys() == {"edits"} and all(map(_clears, value["edits"] or ()))
+        return not any(value.values()) or (value.keys() == {"edits"} and all(map(_clears, value["edits"])))
     values = value if isinstance(value, list | tuple) else [value]
     return all(isinstance(each, str) and each.lower() in _PLAIN_VALUES for each in values)
 
