@@ -128,12 +128,16 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     ndarray of shape (n_contexts, n_models)
         List cost x ratio of paid to listed cost of the context x that of the model. Positive. A model without price or
         call is assumed to cost a standard deviation less than any other: otherwise a budget that is scarce for these
-        would never let it be tried.
+        would never let it be tried. A model whose price is 0 costs next to nothing, unless its calls were paid for.
     """
     listed = _listed(estimates, models)
     calls = estimates.calls
+    least: FloatArray = 1e-12 * listed
+    prices = [model.price for model in models] or [None] * estimates.shape[1]
+    is_free = np.array([price is not None and not (price.input or price.output) for price in prices], dtype=bool)
+    is_free &= ~estimates.cost.any(axis=0)
     if not calls.any():
-        return listed
+        return np.where(is_free, least, listed)
     # paid over listed cost: of all calls, of each context, and of each model given its contexts
     paid = estimates.cost / listed
     paying = np.where(paid > 0, calls, 0.0)  # a free model does not show how expensive a context is
@@ -146,7 +150,7 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     prior: FloatArray = listed * context[:, np.newaxis] * model
     called = calls.any(axis=0)
     prior[:, ~(called | has_price)] = (1.0 - PRIOR_SPREAD) * prior[:, called].min(axis=1, keepdims=True)
-    return np.maximum(prior, 1e-12 * listed)
+    return np.maximum(np.where(is_free, 0.0, prior), least)
 
 
 def _listed(estimates: Estimates, models: Sequence[Model]) -> FloatArray:

@@ -55,8 +55,26 @@ def test_free_calls_are_finite_and_do_not_make_others_look_free():
     listed = prior_costs_usd(Estimates(1, 2), priced(Price(0, 0), COSTLY))
     usd = prior_costs_usd(estimates, priced(Price(0, 0), COSTLY))
     assert usd[0, 1] == pytest.approx(listed[0, 1])
-    assert 0 < usd[0, 0] < 0.1 * listed[0, 0]
+    assert 0 < usd[0, 0] < 0.1 * listed[0, 1]
     assert np.isfinite(prior_costs_usd(estimates, ())).all()
+
+
+def test_a_model_whose_price_is_0_costs_next_to_nothing_unless_its_calls_were_paid_for():
+    models, estimates = priced(Price(0, 0), COSTLY, None), Estimates(1, 3)
+    usd = prior_costs_usd(estimates, models)
+    assert 0 < usd[0, 0] < 1e-9
+    assert usd[0, 1] == usd[0, 2] == pytest.approx(1e-5 * TYPICAL_TOKENS[0] + 2e-5 * TYPICAL_TOKENS[1])
+    estimates.add_cost(0, 1, 0.01)
+    assert 0 < prior_costs_usd(estimates, models)[0, 0] < 1e-9
+    estimates.add_cost(0, 0, 0.01)
+    assert prior_costs_usd(estimates, models)[0, 0] > 1e-3
+
+
+@pytest.mark.parametrize("others", [(), (COSTLY,)])
+def test_a_free_model_answers_where_the_budget_pays_for_no_other(others):
+    router = WiseRouter(priced(Price(0, 0), *others), seed=0)
+    router.start(Budget(amount_usd=0.002, horizon=100))
+    assert router.decide("hello").model == "m0"
 
 
 def test_tokens_are_shared_by_the_models_of_a_context():
