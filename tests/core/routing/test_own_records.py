@@ -138,6 +138,21 @@ def test_a_score_moves_to_the_model_that_answered_also_in_another_order(place):
         one.close()
 
 
+def test_a_score_that_another_worker_has_taken_moves_to_the_model_that_answered(tmp_path):
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    decider, other = (worker(store, "small", "large") for _ in range(2))
+    decision = decider.decide(context=0, eligible=["large"])
+    other.reward(decision.id, 0.75)
+    other.refresh()
+    decider.charge(decision.id, 0.25, model="small")
+    assert learned(store, [decider, other], "reward") == {"small": 0.75}
+    decider.refresh()
+    other.reward(decision.id, 0.25)
+    assert learned(store, [decider, other], "reward") == {"small": 0.25}
+    for one in (decider, other):
+        one.close()
+
+
 def test_a_worker_that_decided_scores_the_model_that_another_one_says_has_answered(place):
     store = place()
     decider, other = (worker(store, "small", "large") for _ in range(2))

@@ -213,15 +213,20 @@ def _defer(worker: Worker, record: Record, pending: PendingEvent) -> bool:
 
 def _finish_now(worker: Worker, record: Record, pending: PendingEvent) -> None:
     """Settle a call at the engine; where that fails, the call is settled later if this worker decided it."""
-    decision_id = record.decision.id
+    decision_id, event = record.decision.id, pending.event
+    moves_scores = isinstance(event, Settle) and event.model is not None  # also those that other workers were told
+    asked = [PendingEvent(Find(decision_id), "")] if moves_scores else []
     try:
-        result = worker.client.request(pending)
+        result = worker.client.request(pending, *asked)
     except StoreError:
         with worker.lock:
             if decision_id not in worker.decisions:
                 raise
             worker.apply_locally(pending)
         return
+    for one in asked:
+        if isinstance(one.result, Found):
+            record.take(scores_of_texts(one.result.scores, worker.name))
     if result == "unknown":
         _replay(worker, decision_id, pending)
     elif result == "again":
