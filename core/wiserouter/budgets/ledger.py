@@ -49,8 +49,8 @@ class Ledger:
         Number of windows without a request between that one and this one.
     next_window : Ledger or None
         The account of the next window, where the budget rolls over and this window has ended.
-    left_window : Ledger or None
-        The account of the window that was left for this one; it goes on where the clock is set back.
+    left_windows : tuple of Ledger
+        The accounts that were left: of the window before, and of later ones where the clock was set back.
     regular_usd : float or None, USD
         The amount of later windows, where it is another one; `increases` are added to it.
     hard : bool
@@ -99,15 +99,14 @@ class Ledger:
     carried_usd: float = 0.0
     skipped: int = 0
     next_window: Ledger | None = None
-    left_window: Ledger | None = field(default=None, repr=False)
+    left_windows: tuple[Ledger, ...] = field(default=(), repr=False)
     regular_usd: float | None = None
     increases: tuple[Increase, ...] = ()
     hard: bool = field(init=False)
     each: tuple[Ledger, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.hard = self.budget.limit == "hard"
-        self.each = (self,)
+        self.hard, self.each = self.budget.limit == "hard", (self,)
 
     @classmethod
     def opened(cls, budget: Budget, now_s: float) -> Ledger:
@@ -357,18 +356,20 @@ class Ledger:
 
     def _renewed(self, former: Window, now_s: float) -> Ledger:
         """Return the account of the window that contains `now_s`; an earlier one has nothing carried over."""
-        window, renewed = self.budget.window(now_s), self.left_window
-        if renewed is None or renewed.window != window:
+        window, left = self.budget.window(now_s), self.left_windows
+        renewed = known = next((one for one in left if one.window == window), None)
+        if renewed is None:
             seen_s = self.now_s - max(former.start_s, self.opened_at)
             expected = requests_per_window(former, seen_s, self.decided) if self.decided else self.expected_requests
             renewed = Ledger(self.budget, now_s, expected_requests=expected, arrivals=self.arrivals)
         renewed.now_s, renewed.window, renewed.committed_usd = now_s, window, self.committed_usd
         renewed.budget, renewed.hard, renewed.regular_usd, renewed.increases = self.budget, self.hard, None, ()
-        renewed.left_window, self.left_window = self, None
+        later = [one for one in left if one is not known and now_s < one.epoch_s]
+        renewed.left_windows, self.left_windows = (self, *later), ()
         renewed.arrivals = None if renewed.arrivals is None else renewed.arrivals.at(now_s)
         if self.regular_usd is not None and window is not None:
             renewed.revise(self.regular_usd, self.increases, window.start_s)
-        if self.budget.rollover and window is not None and former.end_s <= window.start_s:
+        if self.budget.rollover and known is None and window is not None and former.end_s <= window.start_s:
             renewed.skipped = self.budget.windows_between(former, window)
             self.next_window = renewed
             self._carry_over()
@@ -382,8 +383,7 @@ class Ledger:
             ledger, later = later, later.next_window
 
     def _end_presumption(self, presumed_usd: float) -> None:
-        self.presumed -= 1
-        self.presumed_usd -= presumed_usd
+        self.presumed, self.presumed_usd = self.presumed - 1, self.presumed_usd - presumed_usd
 
     def _count(self, n: int) -> None:
         self.decided += n

@@ -77,6 +77,31 @@ def test_a_budget_that_was_opened_on_a_wrong_day_carries_nothing_back(store, tur
     assert calls(store) == 17
 
 
+@pytest.mark.parametrize("rollover", [False, True])
+def test_a_window_that_a_jump_has_opened_goes_on_when_its_time_comes(store, turn, rollover):
+    store.open("s", Budget(10.0, every="day", limit="hard", rollover=rollover))
+    assert calls(store, 4) == 4
+    turn(2 * DAY_S)
+    assert calls(store) == (20 if rollover else 10)
+    turn(10.0 - 2 * DAY_S)
+    assert calls(store, 1) == 1
+    turn(DAY_S)
+    assert calls(store, 2) == 2
+    turn(DAY_S)
+    assert calls(store) == 0
+    turn(DAY_S)
+    assert calls(store) == 10
+
+
+def test_a_clock_that_is_set_back_for_a_while_carries_nothing_over(store, turn):
+    store.open("s", Budget(10.0, every="day", limit="hard", rollover=True))
+    assert calls(store, 4) == 4
+    turn(-DAY_S)
+    assert calls(store, 1) == 1
+    turn(DAY_S + 10.0)
+    assert calls(store) == 6
+
+
 def test_a_step_of_some_seconds_opens_no_former_window(store, turn):
     store.open("s", Budget(10.0, every="day", limit="hard"))
     turn(0.5 * DAY_S + 1.0)
