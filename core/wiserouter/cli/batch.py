@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, NamedTuple
 
 import typer
@@ -173,7 +174,7 @@ def settle(
         if n:
             out.print(f"{n:,} {text}", highlight=False)
     if counts.failed:
-        out.print(f"Next: wiserouter batch retry {folder}", highlight=False, soft_wrap=True)
+        out.print(f"Next: wiserouter batch retry {quote(str(folder))}", highlight=False, soft_wrap=True)
     return None
 
 
@@ -303,7 +304,8 @@ def _show_jobs(folder: Path, jobs: Sequence[Job], *, as_json: bool) -> None:
     rows = [(one.file, str(one.round), one.batch_id, one.status or "sent", one.error) for one in jobs]
     out.print(table(f"{folder}: batches", ("file", "round", "batch", "status", "error"), rows))
     ended = all(one.status in ENDED for one in jobs)
-    out.print(f"Next: wiserouter batch {'report' if ended else 'poll'} {folder}", highlight=False, soft_wrap=True)
+    command = f"wiserouter batch {'report' if ended else 'poll'} {quote(str(folder))}"
+    out.print(f"Next: {command}", highlight=False, soft_wrap=True)
     return None
 
 
@@ -347,7 +349,7 @@ def _show_round(folder: BatchFolder, made: Round, *, as_json: bool) -> None:
     out.print(table(f"{path}, expected cost {usd(made.expected_cost_usd)}", columns, rows, left=2))
     return out.print(
         f"Expected quality {made.expected_reward:.4f}\nNext: send the files, then wiserouter batch settle "
-        f"{folder.path} RESULTS",
+        f"{quote(str(folder.path))} RESULTS",
         highlight=False,
         soft_wrap=True,
     )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -175,7 +176,7 @@ def _show(router: WiseRouter, output: Path) -> None:
         _show_comparison(router.comparison)
     if router.plan is not None:
         out.print(f"\nUseful budgets: {usd(router.plan.floor_usd)} to {usd(router.plan.ceiling_usd)} per request.")
-    out.print(f"Next: wiserouter plan {output}", highlight=False)
+    out.print(f"Next: wiserouter plan {quote(str(output))}", highlight=False, soft_wrap=True)
 
 
 def _comparison_fields(comparison: Comparison | None) -> dict[str, object]:

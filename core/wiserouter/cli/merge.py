@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -45,7 +46,7 @@ def merge(
     rows = [(str(one["artifact"]), *(_figure(value) for value in list(one.values())[1:])) for one in (*counts, total)]
     out.print(table(f"{output}: {len(parts)} artifacts added up", ("artifact", *list(total)[1:]), rows))
     out.print(f"\nsha256 {digest}", highlight=False, soft_wrap=True)
-    out.print(f"Next: wiserouter plan {output}", highlight=False)
+    out.print(f"Next: wiserouter plan {quote(str(output))}", highlight=False, soft_wrap=True)
     return None
 
 

@@ -53,6 +53,13 @@ def test_a_plan_needs_a_request(shell, log):
     assert "--requests" in failed.stderr
 
 
+def test_the_command_that_is_next_is_quoted_for_the_shell(log, tmp_path):
+    parts = [tmp_path / f"a router {i}.wise" for i in range(2)]
+    assert f"Next: wiserouter plan '{parts[0]}'" in wiserouter("fit", log, "-o", parts[0], "--contexts", 2)
+    wiserouter("fit", log, "-o", parts[1], "--contexts-of", parts[0], "--seed", 1, "--models", "nano")
+    assert "Next: wiserouter plan '" in wiserouter("merge", *parts, "-o", tmp_path / "both routers.wise")
+
+
 def test_a_plan_says_the_least_budget(shell, log, tmp_path):
     assert shell("fit", log, "-o", tmp_path / "r.wise", "--contexts", 2).returncode == 0
     failed = shell("plan", tmp_path / "r.wise", "--budget", 1e-6, "--requests", 5_000)
