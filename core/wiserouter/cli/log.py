@@ -14,6 +14,7 @@ from wiserouter.cli.log_options import (
     CostColumn,
     EffortColumn,
     Joined,
+    LogArgument,
     ModelColumn,
     PromptColumn,
     RewardColumn,
@@ -43,7 +44,7 @@ _FIELDS = (
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="Past calls: parquet, csv or jsonl.")],
+    file: LogArgument,
     prompt: PromptColumn = None,
     model: ModelColumn = None,
     effort: EffortColumn = None,
@@ -79,9 +80,9 @@ def check(
     raise typer.Exit(int(found.is_refused))
 
 
-def _fields(file: Path, found: LogSurvey, scale: Scale) -> dict[str, object]:
+def _fields(file: str, found: LogSurvey, scale: Scale) -> dict[str, object]:
     return {
-        "file": str(file),
+        "file": file,
         "layout": found.layout,
         "columns": found.columns,
         "mapping": dict(found.places),
@@ -106,12 +107,12 @@ def _fields(file: Path, found: LogSurvey, scale: Scale) -> dict[str, object]:
     }
 
 
-def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
+def _show(file: str, found: LogSurvey, scale: Scale) -> None:
     used = set(found.places.values())
     rows = [
         (name, found.places.get(name, "-"), _note(name, found, scale)) for name in _FIELDS if _is_shown(name, found)
     ]
-    out.print(table(f"{file.name}: {found.layout}, {found.rows:,} rows", ("field", "column", ""), rows, left=3))
+    out.print(table(f"{Path(file).name}: {found.layout}, {found.rows:,} rows", ("field", "column", ""), rows, left=3))
     unused = [name for name in found.columns if name not in used] if found.layout == "long" else []
     if unused:
         out.print(f"Not used: {', '.join(unused[:20])}{', ...' if len(unused) > 20 else ''}", highlight=False)
@@ -134,7 +135,7 @@ def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
         remedy = "give their costs, or token counts with --prices FILE; fit leaves models out with --models"
         out.print(f"\nNo cost of {', '.join(found.without_costs)}: {remedy}", highlight=False, soft_wrap=True)
     elif not found.is_refused:
-        out.print(f"\nNext: wiserouter fit {quote(str(file))}, with the same options", highlight=False, soft_wrap=True)
+        out.print(f"\nNext: wiserouter fit {quote(file)}, with the same options", highlight=False, soft_wrap=True)
 
 
 def _is_shown(name: str, found: LogSurvey) -> bool:

@@ -400,6 +400,12 @@ def test_the_next_command_is_quoted_for_the_shell(tmp_path):
     assert f"Next: wiserouter fit '{path}', with the same options" in wiserouter("log", "check", path)
 
 
+def test_check_takes_what_a_fit_takes(tmp_path):
+    path = put(tmp_path / "log.jsonl", [{"prompt": "q", "model": "m", "cost_usd": 0.1}] * 2)
+    for log in (path, tmp_path, tmp_path / "*.jsonl", path.as_uri()):
+        assert f"Next: wiserouter fit '{log}'".replace("'", "") in wiserouter("log", "check", log).replace("'", "")
+
+
 def test_check_agrees_with_the_reader(tmp_path):
     requests, answers, scores = batch_files(tmp_path)
     log = RoutingLog.read(answers, joined=[requests, scores], scale=(1, 3))
