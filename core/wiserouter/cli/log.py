@@ -108,12 +108,11 @@ def _fields(file: str, found: LogSurvey, scale: Scale) -> dict[str, object]:
 
 
 def _show(file: str, found: LogSurvey, scale: Scale) -> None:
-    used = set(found.places.values())
     rows = [
         (name, found.places.get(name, "-"), _note(name, found, scale)) for name in _FIELDS if _is_shown(name, found)
     ]
     out.print(table(f"{Path(file).name}: {found.layout}, {found.rows:,} rows", ("field", "column", ""), rows, left=3))
-    unused = [name for name in found.columns if name not in used] if found.layout == "long" else []
+    unused = [name for name in found.columns if not _is_used(name, found)] if found.layout == "long" else []
     if unused:
         out.print(f"Not used: {', '.join(unused[:20])}{', ...' if len(unused) > 20 else ''}", highlight=False)
     out.print()
@@ -136,6 +135,11 @@ def _show(file: str, found: LogSurvey, scale: Scale) -> None:
         out.print(f"\nNo cost of {', '.join(found.without_costs)}: {remedy}", highlight=False, soft_wrap=True)
     elif not found.is_refused:
         out.print(f"\nNext: wiserouter fit {quote(file)}, with the same options", highlight=False, soft_wrap=True)
+
+
+def _is_used(column: str, found: LogSurvey) -> bool:
+    """Return True where a field is a column, or lies within it."""
+    return any(place == column or place.startswith(f"{column}.") for place in found.places.values())
 
 
 def _is_shown(name: str, found: LogSurvey) -> bool:

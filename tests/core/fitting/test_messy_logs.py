@@ -400,6 +400,11 @@ def test_the_next_command_is_quoted_for_the_shell(tmp_path):
     assert f"Next: wiserouter fit '{path}', with the same options" in wiserouter("log", "check", path)
 
 
+def test_check_names_no_column_as_unused_of_which_a_part_is_read(tmp_path):
+    row = {"prompt": "q", "model": "m", "usage": {"prompt_tokens": 3, "completion_tokens": 5}, "usage_note": "x"}
+    assert "Not used: usage_note\n" in wiserouter("log", "check", put(tmp_path / "log.jsonl", [row] * 2))
+
+
 def test_check_takes_what_a_fit_takes(tmp_path):
     path = put(tmp_path / "log.jsonl", [{"prompt": "q", "model": "m", "cost_usd": 0.1}] * 2)
     for log in (path, tmp_path, tmp_path / "*.jsonl", path.as_uri()):
