@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from wiserouter.budgets.funds import Funds
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import room_usd
 from wiserouter.planning.policies import Choice
@@ -88,12 +89,15 @@ def excluded_by(trace: DecisionTrace, model: int) -> str | None:
     """
     if any(k == model for k, _ in trace.choice.mix):
         return None
+    figures, rule = trace.choice.figures, trace.choice.rule
+    reason = _not_eligible(trace, model) or _beyond_limit(trace, model) or _ONE_MODEL.get(rule)
+    if reason is not None or figures is None:
+        return reason
+    if figures.invoked is not None:
+        least = min(figures.invoked[k] for k, _ in trace.choice.mix)
+        return f"{EXPLORING}: tried {figures.invoked[model]:.0f} times here, others {least:.0f}"
     last = _off_prices if trace.choice.limited is not None else _worth_less if trace.shifted else _off_envelope
-    for rule in (_not_eligible, _beyond_limit, _not_explored, _not_of_rule, _beyond_reserve, last):
-        reason = rule(trace, model)
-        if reason is not None:
-            return reason
-    return None
+    return _beyond_reserve(trace, figures, model) or last(trace, figures, model)
 
 
 def _not_eligible(trace: DecisionTrace, model: int) -> str | None:
@@ -113,21 +117,8 @@ def _beyond_limit(trace: DecisionTrace, model: int) -> str | None:
     return f"hard limit: worst case {trace.worst_usd[model]:.6g} exceeds what is left, {trace.room_usd:.6g}"
 
 
-def _not_explored(trace: DecisionTrace, model: int) -> str | None:
-    figures = trace.choice.figures
-    if figures is None or figures.invoked is None:
-        return None
-    least = min(figures.invoked[k] for k, _ in trace.choice.mix)
-    return f"{EXPLORING}: tried {figures.invoked[model]:.0f} times here, others {least:.0f}"
-
-
-def _not_of_rule(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
-    return _ONE_MODEL.get(trace.choice.rule)
-
-
-def _beyond_reserve(trace: DecisionTrace, model: int) -> str | None:
-    figures = trace.choice.figures
-    if figures is None or figures.guarded_cost_usd is None:
+def _beyond_reserve(trace: DecisionTrace, figures: ContextFigures, model: int) -> str | None:
+    if figures.guarded_cost_usd is None:
         return None
     cost, funds, floor = figures.guarded_cost_usd[model], trace.funds, trace.choice.floor_usd
     room = room_usd(funds, floor, figures.drift_margin_usd)
@@ -139,10 +130,8 @@ def _beyond_reserve(trace: DecisionTrace, model: int) -> str | None:
     return f"reserve rule: c > b - (tau - 1) c_min: {cost:.6g} > {left:.6g} - {after} x {floor:.6g} = {room:.6g}"
 
 
-def _worth_less(trace: DecisionTrace, model: int) -> str | None:
-    figures, price, best = trace.choice.figures, trace.choice.shadow_price, trace.choice.mix[0][0]
-    if figures is None:
-        return None
+def _worth_less(trace: DecisionTrace, figures: ContextFigures, model: int) -> str:
+    price, best = trace.choice.shadow_price, trace.choice.mix[0][0]
     name = "skipping" if best == SKIP else trace.pool.names[best]
     cost, gain = [*figures.costs_usd, 0.0], [*figures.weighed, 0.0]  # index -1 is the null action
     if math.isinf(price):
@@ -151,7 +140,7 @@ def _worth_less(trace: DecisionTrace, model: int) -> str | None:
     return f"worth no more to this query than {name}: {mine:.4g}, {its:.4g}"
 
 
-def _off_prices(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
+def _off_prices(trace: DecisionTrace, figures: ContextFigures, model: int) -> str | None:  # noqa: ARG001
     limited, best = trace.choice.limited, trace.choice.mix[0][0]
     if limited is None:
         return None
@@ -160,9 +149,8 @@ def _off_prices(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
     return f"worth no more than {name} at the prices of budget and limits: {prices or 'all 0'}"
 
 
-def _off_envelope(trace: DecisionTrace, model: int) -> str | None:
-    figures = trace.choice.figures
-    if figures is None or model in figures.envelope:
+def _off_envelope(trace: DecisionTrace, figures: ContextFigures, model: int) -> str | None:
+    if model in figures.envelope:
         return None
     names = trace.pool.names
     reward, cost = figures.weighed[model], figures.costs_usd[model]
