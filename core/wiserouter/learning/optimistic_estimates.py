@@ -209,17 +209,10 @@ def quantile_sq(ahead: FloatArray) -> FloatArray:
     [0.0, 0.0, 1.64, 5.41, 22.59]
     """
     t = np.sqrt(2.0 * np.log1p(ahead))
-    above, below = _polynomial(QUANTILE_ABOVE, t), _polynomial(QUANTILE_BELOW, t)
+    (a, b, c), (d, e, f, g) = QUANTILE_ABOVE, QUANTILE_BELOW
+    above, below = (a * t + b) * t + c, ((d * t + e) * t + f) * t + g  # half the time of `numpy.polyval`
     squares: FloatArray = np.maximum(t - above / below, 0.0) ** 2
     return squares
-
-
-def _polynomial(coefficients: Sequence[float], x: FloatArray) -> FloatArray:
-    """Return the value of a polynomial by Horner's rule, in half the time of `numpy.polyval`."""
-    value = coefficients[0] * x + coefficients[1]
-    for coefficient in coefficients[2:]:
-        value = value * x + coefficient
-    return value
 
 
 def mean_within_range(mean: FloatArray, deviation: FloatArray) -> FloatArray:
