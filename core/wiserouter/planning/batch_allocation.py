@@ -103,7 +103,7 @@ class BatchProgram:
         self.reward, self.cost_usd = checked_batch(reward, cost_usd)
         self._cheapest, self._steps = _envelopes(self.reward, self.cost_usd)
         self._rows = np.arange(len(self.reward))
-        self.floor_usd = math.fsum(self._costs(self._cheapest).tolist())
+        self.floor_usd = self._spent(self._cheapest)
         self._spend_usd = np.concatenate(([0.0], np.cumsum(self._steps.spend_usd))) + self.floor_usd
         base = math.fsum(self.reward[self._rows, self._cheapest].tolist())
         self._value = np.concatenate(([0.0], np.cumsum(self._steps.gain))) + base
@@ -141,7 +141,7 @@ class BatchProgram:
 
         def fits(spend_usd: float) -> bool:
             model = self._models(self._taken(spend_usd))
-            total_usd = float(self._costs(model).sum())
+            total_usd = float(self.cost_usd[self._rows, model].sum())
             return total_usd + errors.margin_usd(model, total_usd) <= budget_usd
 
         low, high = self.floor_usd, budget_usd
@@ -167,7 +167,7 @@ class BatchProgram:
 
     def _within(self, taken: int, budget_usd: float) -> int:
         """Return the number of steps without those that only a rounding error lets in."""
-        while taken and math.fsum(self._costs(self._models(taken)).tolist()) > budget_usd:
+        while taken and self._spent(self._models(taken)) > budget_usd:
             taken -= 1
         return taken
 
@@ -177,23 +177,22 @@ class BatchProgram:
         model[self._steps.query[:taken]] = self._steps.to[:taken]
         return model
 
-    def _costs(self, model: IntArray) -> FloatArray:
-        costs: FloatArray = self.cost_usd[self._rows, model]
-        return costs
+    def _spent(self, model: IntArray) -> float:
+        return math.fsum(self.cost_usd[self._rows, model].tolist())
 
     def _allocated(self, taken: int, budget_usd: float, *, fill: bool = True) -> BatchAllocation:
         steps, model = self._steps, self._models(taken)
         binds = taken < len(steps.slope)
         if fill and binds:
             self._fill(model, int(steps.query[taken]), budget_usd)
-        spent = math.fsum(self._costs(model).tolist())
+        spent = self._spent(model)
         reward = math.fsum(self.reward[self._rows, model].tolist())
         price = float(steps.slope[taken]) if binds else 0.0
         return BatchAllocation(model, reward, spent, max(self.bound(max(budget_usd, spent)), reward), price)
 
     def _fill(self, model: IntArray, query: int, budget_usd: float) -> None:
         """Give the query that the optimum splits the best model that the money left pays for."""
-        left = max(budget_usd - math.fsum(self._costs(model).tolist()), 0.0)  # below 0 by a rounding error at most
+        left = max(budget_usd - self._spent(model), 0.0)  # below 0 by a rounding error at most
         cost = self.cost_usd[query]
         pays = cost - cost[model[query]] <= left * (1.0 - 1e-9)  # so that no rounding error exceeds the budget
         best = int(np.where(pays, self.reward[query], -np.inf).argmax())
