@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.planning.policies.marginal_ratios import Ratios, ratios_of
-from wiserouter.types import FloatArray
 from wiserouter.validation import check_delta
 
 
@@ -82,36 +81,13 @@ def ordering_is_certain(
 def _all_apart(ratios: Ratios) -> bool:
     """Return True if no two ratios are too close: compare each with its neighbour, then the next but one, and so on.
 
-    Neighbours are the closest, so a failure is found early; a ratio is finished once the next one to compare it with is
-    out of reach, and so are all after it. Memory is that of the ratios, not of their pairs.
+    Neighbours are the closest, so that a failure is found early. Memory is that of the ratios, not of their pairs.
     """
     gain, spend, d = ratios
-    xi, reach = ratios.xi, _reach(ratios)
-    low = np.arange(len(xi))
-    for step in range(1, len(xi)):
-        low = low[low < len(xi) - step]
-        with np.errstate(invalid="ignore"):  # two infinite ratios are compared below
-            low = low[~(xi[low + step] - xi[low] >= reach[low])]
-        if not low.size:
-            break
-        high = low + step
+    for step in range(1, len(gain)):
+        low, high = slice(None, -step), slice(step, None)
         z = gain[low] * spend[high] - gain[high] * spend[low]
         b = d[low] * (1.0 + spend[high]) + d[high] * (1.0 + spend[low]) + 4.0 * d[low] * d[high]
         if np.any(np.abs(z) < 2.0 * b):
             return False
     return True
-
-
-def _reach(ratios: Ratios) -> FloatArray:
-    r"""Return the difference beyond which a ratio differs from any other with certainty.
-
-    Divided by both spends, :math:`|Z| \ge 2B` reads
-    :math:`|\xi_1 - \xi_2| \ge 2 (a_1 (w_2 + 1) + a_2 (w_1 + 1) + 4 a_1 a_2)` with :math:`w = 1 / \Delta c` and
-    :math:`a = d w`; the largest `w` and `a` stand for those of the other ratio.
-    """
-    with np.errstate(over="ignore"):
-        w = 1.0 / ratios.spend
-        a = ratios.radius * w
-        most_a, most_w = a.max(initial=0.0), w.max(initial=0.0)
-        reach: FloatArray = 2.0 * (a * (most_w + 1.0) + most_a * (w + 1.0) + 4.0 * a * most_a)
-    return reach
