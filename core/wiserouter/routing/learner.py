@@ -71,7 +71,6 @@ class Learner:
         self._planner = self.policy if isinstance(self.policy, PlansAhead) else None
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
-        self._shared = [] if sync is None else [sync]
         self.pending = PendingScores(estimates.n_invoked)
         self.agreements, self._run_prices = Agreements(), RunPrices()
         self.news: Callable[[], object] | None = None
@@ -255,7 +254,7 @@ class Learner:
             delay_s = self._now() - record.decision.decided_at
         left = ALL_LEFT if replaced is None else self._left_of(record, context)
         weights = {"weight": weight, "replaced_weight": replaced_weight}
-        for sums in self._all_sums if replaced is None else [self.estimates, *self._shared]:
+        for sums in self._all_sums if replaced is None else self._lasting_sums:  # drift is tested on first scores
             sums.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
         kept = self._kept(record)
         if kept is not None:
@@ -350,8 +349,11 @@ class Learner:
 
     def _follow_sums(self) -> None:
         """List the sums that count each observation: the estimates, the bucket of drift detection, the shared sums."""
+        shared = self._sync.sums if isinstance(self._sync, ContextSync) else self._sync
+        self._shared = [] if shared is None else [shared]
         self._own_sums = [self.estimates] if self._watch is None else [self.estimates, self._watch.bucket]
-        self._all_sums = [*self._own_sums, *self._shared]
+        self._lasting_sums: list[Estimates | EstimateSync] = [self.estimates, *self._shared]
+        self._all_sums: list[Estimates | EstimateSync] = [*self._own_sums, *self._shared]
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""
@@ -370,7 +372,7 @@ class Learner:
         prices = {name: self.pool.list_price_usd(k) for k, name in enumerate(self.pool.names)}
         self.agreements.place(places_of(prices), rise_of(prices))
 
-    def _sums_of(self, record: Record) -> list[Estimates | EstimateSync | ContextSync]:
+    def _sums_of(self, record: Record) -> list[Estimates | EstimateSync]:
         """Return the sums that hold the observations of a decision."""
         own = [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at)
         return [*own, *self._shared]

@@ -18,8 +18,6 @@ import numpy as np
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.context_moves import moved_sums
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.fading import ALL_LEFT, Left
-from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.stores.engines.base import Reply
@@ -85,38 +83,10 @@ class ContextSync(Peer):
             for sync in version.each():
                 sync.set_models(models)
 
-    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count decisions."""
-        self._versions[-1].sums.add_invoked(context, model, count)
-
-    def take_back(self, context: int, model: int, left: Left = ALL_LEFT) -> None:
-        """Take back what is left of a decision."""
-        self._versions[-1].sums.take_back(context, model, left)
-
-    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
-        """Count the true cost of one call, and its tokens where they are known."""
-        self._versions[-1].sums.add_cost(context, model, cost_usd, usage)
-
-    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float, left: float = 1.0) -> None:
-        """Replace what is left of the cost of one call, or of a run that has gone on, by what it has come to."""
-        self._versions[-1].sums.amend_cost(context, model, cost_usd, replacing=replacing, left=left)
-
-    def add_reward(
-        self,
-        context: int,
-        model: int,
-        reward: float,
-        *,
-        weight: float = 1.0,
-        replacing: float | None = None,
-        replaced_weight: float = 1.0,
-        delay_s: float = 0.0,
-        left: Left = ALL_LEFT,
-    ) -> None:
-        """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
-        weights = {"weight": weight, "replaced_weight": replaced_weight}
-        sums = self._versions[-1].sums
-        sums.add_reward(context, model, reward, replacing=replacing, delay_s=delay_s, left=left, **weights)
+    @property
+    def sums(self) -> EstimateSync:
+        """The observations in the present contexts."""
+        return self._versions[-1].sums
 
     def publish(self, contexts: Contexts, encoder: Encoder | None, spread: FloatArray, n_seen: int, own: bool) -> None:
         """Offer contexts to all workers, this one included, as the next version; unless another worker was faster.
