@@ -23,7 +23,7 @@ def ranked_by_plan(plan: Plan | None, pool: Pool, decision: Decision) -> list[st
         order = sorted(range(len(pool)), key=pool.list_price_usd)
     else:
         at = (plan.without_context(), 0) if context == NO_CONTEXT else (plan, context)
-        order = by_worth(*at, decision.shadow_price)
+        order = sorted(range(plan.n_models), key=_worth_order_in(*at, decision.shadow_price))
     return _chosen_first([pool.names[k] for k in order], decision)
 
 
@@ -43,11 +43,6 @@ def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collec
     (1, 1)
     """
     return min(allowed, key=_worth_order_in(plan, context, shadow_price))
-
-
-def by_worth(plan: Plan, context: int, shadow_price: float) -> list[int]:
-    """Return all models by falling reward less shadow price x cost."""
-    return sorted(range(plan.n_models), key=_worth_order_in(plan, context, shadow_price))
 
 
 def _worth_order_in(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tuple[float, float]]:

@@ -4,7 +4,7 @@ import pytest
 
 from wiserouter import Decision, Model, Plan, Price
 from wiserouter.planning.mixture import Mixture, cheapest_choice
-from wiserouter.planning.ranking import best_at_price, by_worth, ranked, ranked_by_plan
+from wiserouter.planning.ranking import best_at_price, ranked, ranked_by_plan, worth_order
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT
 
@@ -16,11 +16,16 @@ def decided(model, context, shadow_price):
     return Decision("id", model, context, 1.0, 1.0, shadow_price, 1.0, 0.5, 1.0, "default", 0.0)
 
 
+def order_in(context, shadow_price):
+    order = worth_order(PLAN.reward[context].tolist(), PLAN.cost_usd[context].tolist(), shadow_price)
+    return sorted(range(PLAN.n_models), key=order)
+
+
 def test_models_are_ranked_by_worth_at_a_price():
-    assert by_worth(PLAN, 0, 0.0) == [2, 1, 0]
-    assert by_worth(PLAN, 0, 0.1) == [1, 0, 2]  # .1, .3, 0
-    assert by_worth(PLAN, 0, float("inf")) == [0, 1, 2]
-    assert by_worth(PLAN, 1, float("inf")) == [0, 1, 2]  # of equal cost, the best first
+    assert order_in(0, 0.0) == [2, 1, 0]
+    assert order_in(0, 0.1) == [1, 0, 2]  # .1, .3, 0
+    assert order_in(0, float("inf")) == [0, 1, 2]
+    assert order_in(1, float("inf")) == [0, 1, 2]  # of equal cost, the best first
     assert best_at_price(PLAN, 0, 0.1, [0, 2]) == 0
 
 
