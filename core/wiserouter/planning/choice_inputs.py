@@ -15,10 +15,6 @@ class Counts(NamedTuple):
     calls: FloatArray
     labels: FloatArray
 
-    def of_all_contexts(self) -> Counts:
-        """Return the sums over the contexts, as one row."""
-        return Counts(self.calls.sum(axis=0, keepdims=True), self.labels.sum(axis=0, keepdims=True))
-
 
 class ContextFigures(NamedTuple):
     """The figures of one context in a plan; sequences hold one number per model.

@@ -184,7 +184,8 @@ class Mixture:
         plan, rule, counts, freq = self.plan.without_context(), self.reserve_rule, self.counts, self.plan.freq
         rule = None if rule is None else replace(rule, plan=plan, spread_usd=freq @ rule.spreads_usd)
         means = None if self.means is None else (freq @ self.means)[np.newaxis, :]
-        return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
+        counts = None if counts is None else Counts(*[table.sum(axis=0, keepdims=True) for table in counts])
+        return Mixture(plan, self.debit, rule, counts, means)
 
     def _choose_shifted(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
