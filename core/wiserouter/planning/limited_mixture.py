@@ -70,7 +70,7 @@ class LimitedMixture:
         models = models or [min(candidates, key=own.costs_usd.__getitem__)]
         price = self.plan.prices[0]
         value = 1.0 if shift is None or shift.valued is None else shift.valued.value
-        if value != 1.0 or own is not figures:
+        if value != 1.0 or own.costs_usd != figures.costs_usd or own.weighed != figures.weighed:
             mix, worth = _own_row(mix, worth, figures, own, value, price)
         mix = _within(mix, worth, models)
         drawn, probability = _drawn(mix, rng)
@@ -115,9 +115,7 @@ def _mix_of(shares: FloatArray) -> Mix:
 def _own_row(
     mix: Mix, worth: list[float], figures: ContextFigures, own: ContextFigures, value: float, price: float
 ) -> tuple[Mix, list[float]]:
-    """Return mix and worths of a query that may deviate from its context: then the model of most worth."""
-    if value == 1.0 and own.costs_usd == figures.costs_usd and own.weighed == figures.weighed:
-        return mix, worth
+    """Return mix and worths of a query that deviates from its context: the model of most worth."""
     rows = zip(worth, own.weighed, figures.weighed, own.costs_usd, figures.costs_usd, strict=True)
     mine = [w + value * u - mean - price * (usd - mean_usd) for w, u, mean, usd, mean_usd in rows]
     best = max(range(len(mine)), key=mine.__getitem__)
