@@ -39,6 +39,20 @@ def imported(url, path, scores=None, wanted=EVERY, log=None):
         tables.close()
 
 
+def test_efforts_and_the_prompts_of_gemini_are_read_of_the_request(url, tmp_path):
+    asked = [{"role": "user", "content": "hi"}]
+    requests = [
+        {"messages": asked, "reasoning_effort": "low"},
+        {"input": "hi", "reasoning": {"effort": "high"}},
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ]
+    rows = [row(n, model="gpt", proxy_server_request=json.dumps(request)) for n, request in enumerate(requests)]
+    fill(url, rows)
+    imported(url, tmp_path / "calls.parquet")
+    log = pl.read_parquet(tmp_path / "calls.parquet")
+    assert log.select("prompt", "model").rows() == [("hi", "gpt@low"), ("hi", "gpt@high"), ("hi", "gpt")]
+
+
 def test_rows_of_the_spend_log_become_calls(url, tmp_path):
     cut = [{"role": "user", "content": "long ... (litellm_truncated skipped 9 chars. ...) end"}]
     rows = [

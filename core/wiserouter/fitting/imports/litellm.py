@@ -113,7 +113,7 @@ def _body(record: Recorded) -> Recorded:
 
 def _prompt(record: Recorded) -> object:
     body = _body(record)
-    found = first_filled(body, "messages", "input", "prompt")
+    found = first_filled(body, "messages", "input", "prompt", "contents")
     return found if found is not None else json_of(first_filled(record, "messages"))
 
 

@@ -26,7 +26,9 @@ _JSON_COLUMNS = {
     "messages": "messages",
     "proxy_server_request": """jsonb_build_object(
         'messages', proxy_server_request->'messages', 'input', proxy_server_request->'input',
-        'prompt', proxy_server_request->'prompt', 'body', proxy_server_request->'body')""",
+        'prompt', proxy_server_request->'prompt', 'contents', proxy_server_request->'contents',
+        'reasoning_effort', proxy_server_request->'reasoning_effort', 'reasoning', proxy_server_request->'reasoning',
+        'body', proxy_server_request->'body')""",
     "metadata": "jsonb_build_object('usage_object', metadata->'usage_object', 'status', metadata->'status')",
 }
 """What is read of each column of objects: the rest of a request may be large."""
