@@ -126,6 +126,8 @@ class FeedbackPull:
         The file of the state.
     fetch : callable
         Sends a request.
+    clock : callable returning float
+        Seconds since 1970.
     """
 
     platform: Platform
@@ -134,6 +136,7 @@ class FeedbackPull:
     scale: Scale = UNIT
     path: Path | None = None
     fetch: Fetch = request_json
+    clock: Callable[[], float] = time.time
 
     def run(self, state: PullState) -> PullCounts:
         """Pull what is new, and let the state say so after each page.
@@ -155,7 +158,8 @@ class FeedbackPull:
                 self._take(one, state, counts)
             state.page = found.next_place
             state.write(self.path)
-        state.since_s = max(state.since_s, state.newest_s - OVERLAP_S)
+        newest_s = min(state.newest_s, self.clock())  # a client's clock may be ahead
+        state.since_s = max(state.since_s, newest_s - OVERLAP_S)
         state.write(self.path)
         return counts
 

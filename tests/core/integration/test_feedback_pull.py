@@ -18,7 +18,7 @@ from wiserouter.fitting.log.scores import Scale
 from wiserouter.fitting.platforms.http import ATTEMPTS, HttpRefused, request_json
 from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
 from wiserouter.integration.batches.openai_service import OpenAIService
-from wiserouter.integration.feedback_pull import FeedbackPull, PullState, feedback_puller, rate_at_proxy
+from wiserouter.integration.feedback_pull import OVERLAP_S, FeedbackPull, PullState, feedback_puller, rate_at_proxy
 
 AT = "2026-11-01T12:00:00.000Z"
 AT_S = 1_793_534_400.0
@@ -310,6 +310,15 @@ def test_a_pull_hands_over_each_score_once_and_goes_on_where_it_stopped(tmp_path
         assert (again.taken, again.unknown) == (0, 1)  # one that is unknown may be known later
     assert [one[0] for one in handed] == ["trace-0", "trace-1", "trace-2", "trace-1"]
     assert PullState.read(path, 0.0).since_s == AT_S - 60.0
+
+
+def test_a_clock_that_is_ahead_leaves_out_no_later_score(tmp_path):
+    ahead = langfuse_score(0, updatedAt="2026-11-02T12:00:00.000Z")  # of a client whose clock is a day ahead
+    with serving(lambda *_: (200, {"data": [ahead], "meta": {}})) as server:
+        platform = platform_of("langfuse", KEYS, server.url)
+        pull = FeedbackPull(platform, lambda *_: True, path=tmp_path / "s.json", clock=lambda: AT_S)
+        pull.run(PullState.read(pull.path, AT_S - 7_200.0))
+    assert PullState.read(pull.path, 0.0).since_s == AT_S - OVERLAP_S
 
 
 @pytest.mark.parametrize("other", [("langsmith", ""), ("mlflow", "7")])
