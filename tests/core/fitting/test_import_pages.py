@@ -108,9 +108,12 @@ def test_an_older_langfuse_is_read_by_page_and_from_any_page_on():
     with serving(older_langfuse) as server:
         platform = platform_of("langfuse", KEYS, server.url)
         pages = list(call_pages(platform, 0.0, 1.0))
-        rest = list(call_pages(platform, 0.0, 1.0, ["v1", "3"]))
-    assert [page.cursor for page in pages] == [["v1", "2"], ["v1", "3"], None]
+        rest = list(call_pages(platform, 0.0, 60.0, ["v1", "3", "1970-01-01T00:00:01Z"]))
+        ends = {query["toStartTime"] for _, query, *_ in server.asked}
+    until = "1970-01-01T00:00:01Z"
+    assert [page.cursor for page in pages] == [["v1", "2", until], ["v1", "3", until], None]
     assert [page.records[0]["id"] for page in rest] == ["o3"]
+    assert ends == {until}  # later calls would move each page by their number
 
 
 def test_what_has_no_pages_is_named():

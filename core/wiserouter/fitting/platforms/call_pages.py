@@ -65,8 +65,10 @@ def scores_of_platform(platform: Platform, since_s: float, fetch: Fetch = reques
 
 
 def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:
-    base, version, place = platform.url.rstrip("/") + "/api/public", *(cursor or ["v2", ""])
-    query = {"type": "GENERATION", "fromStartTime": iso_time(since_s), "toStartTime": iso_time(until_s)}
+    base = platform.url.rstrip("/") + "/api/public"
+    version, place, *began = cursor or ["v2", ""]
+    until = began[0] if began else iso_time(until_s)  # pages by number are those of the latest calls first
+    query = {"type": "GENERATION", "fromStartTime": iso_time(since_s), "toStartTime": until}
     if version == "v2":
         paged = {**query, "limit": 1_000, "fields": _FIELDS, "cursor": place or None}
         try:
@@ -80,7 +82,7 @@ def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[s
     number = int(place or 1)
     answer = fetch(f"{base}/observations", query={**query, "limit": PAGE, "page": number}, headers=platform.headers)
     last = mapping_of(answer.get("meta")).get("totalPages") or 0
-    return CallPage(_records(answer.get("data")), ["v1", str(number + 1)] if number < last else None)
+    return CallPage(_records(answer.get("data")), ["v1", str(number + 1), until] if number < last else None)
 
 
 def _langsmith(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:
