@@ -1,5 +1,6 @@
 import itertools
 import json
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +19,7 @@ from wiserouter import (
     Model,
     Offline,
     Plan,
+    Price,
     WiseRouter,
 )
 from wiserouter.errors import InfeasibleBudget, InvalidInput, UnknownModel
@@ -543,3 +545,19 @@ def test_several_workers_give_the_figures_of_one_and_its_refusals():
         str(alone[2]["reward"]),
         vars(alone[2]["reward"]),
     )
+
+
+def test_little_is_kept_of_each_decision(tmp_path):
+    served = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(1e-6, 4e-6))], seed=0)
+    served.start(Budget(1.0, 100))
+    journal = served.journal_to(tmp_path / "j.jsonl")
+    decision = served.decide("hi")
+    assert journal.flush()
+    journal.close()
+    (line,), n = (tmp_path / "j.jsonl").read_text().splitlines(), 2_000
+    tracemalloc.start()
+    found = read_decisions(json.loads(line.replace(decision.id, f"{i:032}")) for i in range(n))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.n == n
+    assert peak / n < 1_500  # bytes; the line itself takes 5,000

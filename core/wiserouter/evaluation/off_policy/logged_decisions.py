@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -169,33 +170,93 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
         ) from error
 
 
-def _decisions(drawn: list[dict[str, Any]], outcomes: dict[str, dict[str, float]], left_out: int) -> Decisions:
+class _Drawn(NamedTuple):
+    """What is kept of the line of a decision.
+
+    Attributes
+    ----------
+    id, model : str
+        Its id, and the model drawn.
+    context, share : int, float
+        Its context, and the frequency of that.
+    explored : bool
+        Whether exploration drew it.
+    skip : float
+        The probability of the null action.
+    names : tuple of str
+        The models of the pool.
+    figures : array of float
+        Their probabilities, expected rewards and expected costs, one after the other; NaN where there is none.
+    """
+
+    id: str
+    model: str
+    context: int
+    share: float
+    explored: bool
+    skip: float
+    names: tuple[str, ...]
+    figures: array[float]
+
+
+def _drawn_of(event: dict[str, Any], names: dict[Any, Any]) -> _Drawn:
+    """Return what is kept of the line of a decision; `names` holds each name and list of names once."""
+    explored, models, context = event["rule"] == "explore", event["models"], event["context"]
+    of_models = tuple(names.setdefault(model["name"], model["name"]) for model in models)
+    explorable = sum(map(_is_explorable, models)) if explored else 0
+    chances = [_is_explorable(one) / max(explorable, 1) if explored else one["probability"] for one in models]
+    rewards = (_estimate(one, "expected_reward", "labels", explored=explored) for one in models)
+    costs = (_estimate(one, "expected_cost_usd", "calls", explored=explored) for one in models)
+    return _Drawn(
+        event["id"],
+        names.setdefault(event["model"], event["model"]),
+        context["id"],
+        context["share"],
+        explored,
+        0.0 if explored else event["skip_probability"],
+        names.setdefault(of_models, of_models),
+        array("d", [*chances, *rewards, *costs]),
+    )
+
+
+def _estimate(model: dict[str, Any], name: str, count: str, *, explored: bool) -> float:
+    """Return an estimate at the time of a decision; NaN where exploration has no observation yet."""
+    value = model[name]
+    return np.nan if value is None or (explored and not model[count]) else value
+
+
+def _decisions(drawn: list[_Drawn], outcomes: dict[str, dict[str, float]], left_out: int) -> Decisions:
     if not drawn:
         raise InvalidInput("the journal must hold decisions, got none: keep one with journal_to()")
-    names = tuple(dict.fromkeys(model["name"] for line in drawn for model in line["models"]))
+    pools = dict.fromkeys(one.names for one in drawn)
+    names = tuple(dict.fromkeys(name for pool in pools for name in pool))
     if len(names) > MAX_MODELS:
         raise InvalidInput(f"a journal must have at most {MAX_MODELS:,} models, got {len(names):,}", value=len(names))
     column = {name: k for k, name in enumerate(names)} | {"": SKIP}
-    outcome = [outcomes.get(line["id"], {}) for line in drawn]
-    chosen = np.array([column[line["model"]] for line in drawn], dtype=np.int64)
+    outcome = [outcomes.get(one.id, {}) for one in drawn]
+    chosen = np.array([column[one.model] for one in drawn], dtype=np.int64)
+    chances, rewards, costs = _tables(drawn, {pool: [column[name] for name in pool] for pool in pools}, len(names))
+    logged = np.column_stack([np.where(np.isnan(chances), 0.0, chances), [one.skip for one in drawn]])
+    _check_probabilities(drawn, logged, chosen)
     return Decisions(
         names,
-        np.array([line["context"]["id"] for line in drawn], dtype=np.int64),
+        np.array([one.context for one in drawn], dtype=np.int64),
         chosen,
-        _probabilities(drawn, column, chosen),
+        logged,
         np.where(chosen == SKIP, 0.0, _numbers([one.get("cost_usd") for one in outcome])),
         np.where(chosen == SKIP, 0.0, _numbers([one.get("reward") for one in outcome])),
-        np.array([line["rule"] == "explore" for line in drawn]),
-        {line["context"]["id"]: line["context"]["share"] for line in drawn},
-        _estimates(drawn, column, "expected_reward", "labels"),
-        _estimates(drawn, column, "expected_cost_usd", "calls"),
+        np.array([one.explored for one in drawn]),
+        {one.context: one.share for one in drawn},
+        rewards,
+        costs,
         left_out,
     )
 
 
-def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]], int]:
+def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[_Drawn], dict[str, dict[str, float]], int]:
     """Return the decisions since the last refit of the contexts, all outcomes, and the number of earlier decisions."""
-    drawn: list[dict[str, Any]] = []
+    drawn: list[_Drawn] = []
+    names: dict[Any, Any] = {}
     outcomes: dict[str, dict[str, float]] = {}
     runs: dict[str, str] = {}
     share: dict[int, float] = {}
@@ -209,7 +270,7 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
             context = event["context"]
             if share.setdefault(context["id"], context["share"]) != context["share"]:
                 left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}
-            drawn.append(event)
+            drawn.append(_drawn_of(event, names))
         elif kind == "charge":
             outcomes.setdefault(event["id"], {})["cost_usd"] = event["cost_usd"]
         elif kind == "reward":
@@ -228,39 +289,27 @@ def _of_runs(outcomes: dict[str, dict[str, float]], runs: dict[str, str]) -> dic
     return outcomes
 
 
-def _probabilities(drawn: list[dict[str, Any]], column: dict[str, int], chosen: IntArray) -> FloatArray:
-    logged = np.zeros((len(drawn), len(column)))
-    for row, line in zip(logged, drawn, strict=True):
-        if line["rule"] == "explore":
-            explorable = [column[model["name"]] for model in line["models"] if _is_explorable(model)]
-            row[explorable] = 1.0 / max(len(explorable), 1)
-        else:
-            row[SKIP] = line["skip_probability"]
-            for model in line["models"]:
-                row[column[model["name"]]] = model["probability"]
+def _tables(drawn: list[_Drawn], columns: dict[tuple[str, ...], list[int]], n_models: int) -> FloatArray:
+    """Return the tables of probabilities, rewards and costs; NaN where a decision has none of a model."""
+    tables = np.full((3, len(drawn), n_models), np.nan)
+    for row, one in enumerate(drawn):
+        tables[:, row, columns[one.names]] = np.reshape(one.figures, (3, -1))
+    return tables
+
+
+def _check_probabilities(drawn: list[_Drawn], logged: FloatArray, chosen: IntArray) -> None:
     bad = (np.abs(logged.sum(axis=1) - 1.0) > _SUM) | (logged[np.arange(len(drawn)), chosen] <= 0.0)
     if bad.any():
         at = int(bad.argmax())
         raise InvalidInput(
-            f"decision {drawn[at]['id']!r} must have all its probabilities, got {logged[at].tolist()}: "
+            f"decision {drawn[at].id!r} must have all its probabilities, got {logged[at].tolist()}: "
             f"the line was not written by WISERouter",
-            value=drawn[at]["id"],
+            value=drawn[at].id,
         )
-    return logged
 
 
 def _is_explorable(model: dict[str, Any]) -> bool:
     return model["excluded_by"] is None or model["excluded_by"].startswith(EXPLORING)
-
-
-def _estimates(drawn: list[dict[str, Any]], column: dict[str, int], name: str, count: str) -> FloatArray:
-    """Return the estimates at the time of each decision; NaN where exploration has no observation yet."""
-    known = np.full((len(drawn), len(column) - 1), np.nan)
-    for row, line in zip(known, drawn, strict=True):
-        for model in line["models"]:
-            if model[name] is not None and (line["rule"] != "explore" or model[count]):
-                row[column[model["name"]]] = model[name]
-    return known
 
 
 def _numbers(values: list[float | None]) -> FloatArray:
