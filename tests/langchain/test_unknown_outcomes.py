@@ -175,6 +175,23 @@ def test_what_was_refused_is_released(door, name):
     assert (status.presumed, status.released, status.spent_usd, status.in_flight) == (0, 1, 0.0, 0)
 
 
+class Reporting(Raising):
+    """Reports its error to the callbacks itself, before LangChain does, as ChatBedrock does."""
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        run_manager.on_llm_error(self.error)
+        raise self.error
+
+
+@pytest.mark.parametrize(("error", "released"), [(UNBILLED["400"], 1), (UNKNOWN["timeout"], 0)])
+def test_an_error_that_is_reported_twice_is_one_run(error, released):
+    llm = hard(pool(Reporting, error=error))
+    with pytest.raises(type(error)):
+        llm.invoke("hello")
+    status = llm.core.status()
+    assert (status.presumed, status.released, status.in_flight) == (1 - released, released, 0)
+
+
 @pytest.mark.parametrize("is_own", [False, True])
 @pytest.mark.parametrize("door", ["invoke", "ainvoke", "stream", "astream"])
 def test_a_call_that_a_callback_refuses_at_its_start_costs_nothing(door, is_own):

@@ -89,6 +89,7 @@ class UsageObserver(BaseCallbackHandler):
     now_s: Callable[[], float] = time.perf_counter
     _started_s: dict[UUID, float] = field(default_factory=dict)
     _ended_before: dict[UUID, int] = field(default_factory=dict)
+    _ended: dict[UUID, int] = field(default_factory=dict)
     _streamed: set[UUID] = field(default_factory=set)
     _reports: dict[UUID, BaseMessage] = field(default_factory=dict)
     _refuses_part: bool = False
@@ -168,14 +169,17 @@ class UsageObserver(BaseCallbackHandler):
         self.on_end(error)
 
     def _add(self, run_id: UUID, message: BaseMessage | None, error: BaseException | None = None) -> None:
-        """Record a run that ended."""
+        """Record a run that ended; of one that ends twice, as where ChatBedrock reports an error itself, the answer."""
+        at = self._ended.setdefault(run_id, len(self.runs))
+        if at < len(self.runs) and message is None:
+            return
         message = with_stated_usage(message)
         took_s = self._took_s(run_id)
         within = self.runs[self._ended_before.pop(run_id, len(self.runs)) :]
         inner = [run for run in within if message is not None and _is_billed_answer(run.message, message.id)]
         took_s = max(took_s - sum(run.took_s for run in inner), 0.0)
         unsent = error is not None and message is None and _ends_unsent(error)
-        self.runs.append(ModelRun(message, error, took_s, passes_on=bool(inner), unsent=unsent))
+        self.runs[at : at + 1] = [ModelRun(message, error, took_s, passes_on=bool(inner), unsent=unsent)]
 
     def _took_s(self, run_id: UUID) -> float:
         now_s = self.now_s()
