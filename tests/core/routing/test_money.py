@@ -2,11 +2,12 @@
 
 import json
 import random
+import uuid
 from math import fsum
 
 import pytest
 
-from wiserouter import Budget, Growing, MemoryStore, Model, Optimistic, Price, WiseRouter
+from wiserouter import Budget, Decision, Growing, MemoryStore, Model, Optimistic, Price, WiseRouter
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.errors import AlreadySettled, WiseRouterError
 from wiserouter.stores.engines.sqlite import SQLiteEngine
@@ -19,7 +20,7 @@ MODELS = [
 ]
 TTL_S, HOUR_S = 900.0, 3_600.0
 WEIGHTS = {"decide": 8, "charge": 5, "release": 2, "presume": 1, "reward": 3, "wait": 1, "spend": 0.5}
-WEIGHTS |= {"change_budget": 0.5, "set_budget": 0.3, "restart": 0.3, "look": 0.5}
+WEIGHTS |= {"change_budget": 0.5, "set_budget": 0.3, "restart": 0.3, "look": 0.5, "reserve_decision": 1, "again": 0.1}
 
 
 class Account:
@@ -93,7 +94,8 @@ class Traffic:
     def seen(self):
         self.exchange()
         learned = [{name: table.tolist() for name, table in one.estimates.arrays().items()} for one in self.workers]
-        return [one.status().as_dict() for one in self.workers], learned
+        planned = dict.fromkeys(("shadow_price", "expected_reward", "mix"))  # of the plan, which any decision solves
+        return [one.status().as_dict() | planned for one in self.workers], learned
 
     def exchange(self):
         for _ in range(3):
@@ -112,6 +114,21 @@ class Traffic:
             return
         assert not self.paused
         (decision,) = decisions
+        self.is_in_flight(decision)
+
+    def reserve_decision(self, worker):
+        """Reserve what was decided elsewhere, as for a batch, and once more at any worker; contexts must not grow."""
+        if self.grows:
+            return
+        held_usd, model = self.rng.choice([0.001, 0.7]), self.rng.choice(MODELS).name
+        figures = (0.0, 0.0, 0.5 * held_usd, 0.5, held_usd, "default", self.clock())
+        decision = Decision(uuid.uuid4().hex, model, 0, 1.0, *figures, False)
+        if self.attempt(lambda: worker.reserve_decision(decision)) is not None:
+            return
+        self.rng.choice(self.workers).reserve_decision(decision)
+        self.is_in_flight(decision)
+
+    def is_in_flight(self, decision):
         call = {"decision": decision, "state": "in flight", "held": decision.reserved_usd, "cost": 0.0, "weight": 0.0}
         self.calls.append(call)
         self.learned["invoked"] += 1.0
@@ -191,6 +208,11 @@ class Traffic:
         found = [one.budget.amount_usd for one in self.workers[0].account().each]
         assert all(one in pair for one, *pair in zip(found, self.amounts, (1.0, 3.0), strict=True))
         self.amounts = found
+
+    def again(self, worker):
+        """Start the budgets again: the calls so far no longer count in them, however late they are settled."""
+        worker.start(self.terms, restart=True)
+        self.amounts, self.paused, self.accounts, self.whole = [1.0, 3.0], False, {}, Account()
 
     def look(self, worker):
         json.dumps(worker.status().as_dict())
