@@ -78,6 +78,8 @@ def budget(
 
     Example: wiserouter budget --store sqlite:///budget.db --scope team:research --add 100 --windows 2
     """
+    if not end and all(one is None for one in (amount, add, requests, limit, pause)):
+        raise InvalidInput("budget needs --amount, --add, --requests, --limit, --pause, --resume or --end, got none")
     change = BudgetChange(
         amount_usd=amount,
         add_usd=add,

@@ -92,7 +92,7 @@ def test_the_mode_is_ordered(store, router):
     ("arguments", "error", "said"),
     [
         (["budget", "--amount", 1, "--add", 1], InvalidInput, "exclude each other"),
-        (["budget"], InvalidInput, "got none of them"),
+        (["budget"], InvalidInput, "budget needs --amount, --add, --requests"),
         (["budget", "--scope", "none", "--amount", 1], NotStarted, "has no budget"),
         (["model", "large"], InvalidInput, "needs --retire"),
         (["model", "large", "--input-usd", 1], InvalidInput, "got one of them"),
