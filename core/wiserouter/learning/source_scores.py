@@ -111,8 +111,12 @@ def evidence(scores: Scores) -> SourceScore | None:
     >>> evidence(with_score(judged, "human", SourceScore(1.0, 1.0, 1.0))).counted
     1.0
     """
-    ranked = [(_KINDS.index(kind_of(name)), -score.weight, name) for name, score in scores.items() if score.weight]
-    return scores[min(ranked)[-1]] if ranked else None
+    if not scores:
+        return None
+    if len(scores) == 1:  # as almost always
+        (only,) = scores.values()
+        return only if only.weight else None
+    return _ranked_evidence(scores)
 
 
 def change_of_evidence(
@@ -122,6 +126,12 @@ def change_of_evidence(
     if not before:  # as almost always
         return None, score if score.weight else None
     return evidence(before), evidence(with_score(before, source, score))
+
+
+def _ranked_evidence(scores: Scores) -> SourceScore | None:
+    """Return the score that is learned, of any number of scores."""
+    ranked = [(_KINDS.index(kind_of(name)), -score.weight, name) for name, score in scores.items() if score.weight]
+    return scores[min(ranked)[-1]] if ranked else None
 
 
 def text_of_score(score: SourceScore) -> str:
