@@ -88,8 +88,11 @@ def context_envelopes(
     freq: list[float], cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool
 ) -> list[ContextEnvelope]:
     """Return the envelope of each context; `freq` holds their shares of all requests."""
-    rows = zip(freq, cost_usd, reward, strict=True)
-    return [context_envelope(context, *row, allow_skip=allow_skip) for context, row in enumerate(rows)]
+    if cost_usd.shape[1] > LONG_ROW:
+        many = zip(freq, cost_usd, reward, strict=True)
+        return [_of_many_models(context, *row, allow_skip=allow_skip) for context, row in enumerate(many)]
+    few = zip(freq, cost_usd.tolist(), reward.tolist(), strict=True)
+    return [_of_few_models(context, *row, allow_skip=allow_skip) for context, row in enumerate(few)]
 
 
 def context_envelope(
@@ -99,11 +102,16 @@ def context_envelope(
     cost, gain = np.asarray(cost_usd, dtype=np.float64), np.asarray(reward, dtype=np.float64)
     if len(cost) > LONG_ROW:
         return _of_many_models(context, weight, cost, gain, allow_skip=allow_skip)
-    usd, rewards = cost.tolist(), gain.tolist()
-    order = sorted(range(len(usd)), key=usd.__getitem__)
+    return _of_few_models(context, weight, cost.tolist(), gain.tolist(), allow_skip=allow_skip)
+
+
+def _of_few_models(
+    context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
+) -> ContextEnvelope:
+    order = sorted(range(len(cost_usd)), key=cost_usd.__getitem__)
     order = [SKIP, *order] if allow_skip else order
-    fields = _by_a_loop(order, weight, [*usd, 0.0], [*rewards, 0.0])  # index -1 is the null action
-    return ContextEnvelope(context, *fields, usd, rewards)
+    fields = _by_a_loop(order, weight, [*cost_usd, 0.0], [*reward, 0.0])  # index -1 is the null action
+    return ContextEnvelope(context, *fields, cost_usd, reward)
 
 
 _Fields = tuple[Sequence[int], Sequence[float], Sequence[float], Sequence[float], float, float]
