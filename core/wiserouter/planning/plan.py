@@ -105,7 +105,7 @@ class Plan:
         self.freq, self.reward, self.cost_usd = _checked(freq, reward, cost_usd)
         self.allow_skip = allow_skip
         self._revisable, self._weights = revisable, self.freq.tolist()
-        self._kept: StepOrder | None = None
+        self._former: StepOrder | None = None
         self._changed: set[int] = set()
 
     @cached_property
@@ -144,24 +144,22 @@ class Plan:
         figures = self._weights[context], self.cost_usd[context], self.reward[context]
         self.rows[context] = context_envelope(context, *figures, allow_skip=self.allow_skip)
         self._changed.add(context)
+        self._former = self.__dict__.pop("_order", self._former)
         if window is None:
             self.__dict__.pop("floor_usd", None)
         else:
             window.revise(context, old)
             self.floor_usd = window.floor_usd
 
-    @property
+    @cached_property
     def _order(self) -> StepOrder:
         """The steps of all contexts in their order; those of the contexts that have changed are merged into it."""
-        kept = self._kept
-        if kept is None:
-            kept = self._kept = StepOrder(self.rows, sorted(steps_of(self.rows)), self.floor_usd)
-        elif self._changed:
-            unchanged = [step for step in kept.steps if step[1] not in self._changed]
-            changed = steps_of([self.rows[context] for context in self._changed])
-            kept = self._kept = StepOrder(self.rows, sorted([*unchanged, *changed]), self.floor_usd)
+        former = self._former
+        steps = steps_of(self.rows if former is None else [self.rows[context] for context in self._changed])
+        if former is not None:
+            steps += [step for step in former.steps if step[1] not in self._changed]
         self._changed.clear()
-        return kept
+        return StepOrder(self.rows, sorted(steps), self.floor_usd)
 
     @property
     def n_contexts(self) -> int:
@@ -268,7 +266,8 @@ class Plan:
         return cheapest, cheapest, 0.0, _INFINITE, floor
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
-        rate_usd = self._bounded(rate_usd)
+        if not self.floor_usd <= rate_usd < _INFINITE:
+            rate_usd = self._bounded(rate_usd)
         return (self._window or self._order).split(context, rate_usd)
 
     def _bounded(self, rate_usd: float) -> float:
