@@ -154,10 +154,12 @@ class Plan:
     @cached_property
     def _order(self) -> StepOrder:
         """The steps of all contexts in their order; those of the contexts that have changed are merged into it."""
-        former = self._former
-        steps = steps_of(self.rows if former is None else [self.rows[context] for context in self._changed])
-        if former is not None:
-            steps += [step for step in former.steps if step[1] not in self._changed]
+        former, changed = self._former, self.rows
+        steps: list[EnvelopeStep] = []
+        if former is not None:  # those that stay come first: a long run of a sort that finds runs
+            steps = [step for step in former.steps if step[1] not in self._changed]
+            changed = [self.rows[context] for context in self._changed]
+        steps += steps_of(changed)
         self._changed.clear()
         return StepOrder(self.rows, sorted(steps), self.floor_usd)
 
