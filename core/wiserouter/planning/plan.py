@@ -146,7 +146,7 @@ class Plan:
         self._changed.add(context)
         self._former = self.__dict__.pop("_order", self._former)
         if window is None:
-            self.__dict__.pop("floor_usd", None)
+            self.floor_usd = sum([row.base_usd for row in self.rows])
         else:
             window.revise(context, old)
             self.floor_usd = window.floor_usd
