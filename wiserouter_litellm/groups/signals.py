@@ -38,7 +38,7 @@ class RequestSigns(NamedTuple):
 
 
 def signs_of(messages: object, kwargs: Mapping[str, Any], origin: Origin) -> RequestSigns:
-    """Return what the rules read of a request."""
+    """Return the signs of a request: failed tools, and the user and session that it states."""
     users = (kwargs.get("user"), kwargs.get("safety_identifier"), origin.metadata.get("user_api_key_end_user_id"))
     asker = json.dumps([*users, stated_ids(kwargs, origin.caller).conversation], default=str)
     return RequestSigns(failed_tools(messages, kwargs), asker)

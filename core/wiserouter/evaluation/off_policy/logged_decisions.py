@@ -200,7 +200,7 @@ class _Drawn(NamedTuple):
 
 
 def _drawn_of(event: dict[str, Any], names: dict[Any, Any]) -> _Drawn:
-    """Return what is kept of the line of a decision; `names` holds each name and list of names once."""
+    """Return the part of a decision's line that is kept; `names` holds each name and list of names once."""
     explored, models, context = event["rule"] == "explore", event["models"], event["context"]
     of_models = tuple(names.setdefault(model["name"], model["name"]) for model in models)
     explorable = sum(map(_is_explorable, models)) if explored else 0
