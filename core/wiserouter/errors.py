@@ -137,9 +137,8 @@ class NotStarted(BudgetError):
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
-        super().__init__(
-            f"scope {scope!r} has no budget: call start(Budget(amount_usd=..., horizon=...)) before decide()"
-        )
+        remedy = "call start(Budget(amount_usd=..., horizon=...)) before decide()"
+        super().__init__(f"scope {scope!r} has no budget: {remedy}")
 
 
 class BudgetExhausted(BudgetError):
@@ -159,6 +158,8 @@ class BudgetExhausted(BudgetError):
         The amount that open runs are expected to spend, where the call was refused because of it.
     fitting_output_tokens : int or None
         The largest limit of the output with which the call would fit into `left_usd`, where an adapter knows it.
+    hard : bool
+        Whether the worst case is needed, which a limit of the output lowers.
     """
 
     def __init__(
@@ -176,6 +177,7 @@ class BudgetExhausted(BudgetError):
         committed_usd: float = 0.0,
         every: str | None = None,
         renews_at: float | None = None,
+        hard: bool = True,
     ) -> None:
         self.amount_usd = amount_usd
         self.carried_usd = carried_usd
@@ -190,6 +192,7 @@ class BudgetExhausted(BudgetError):
         self.horizon = horizon
         self.every = every
         self.renews_at = renews_at
+        self.hard = hard
         self.fitting_output_tokens: int | None = None
         super().__init__(self._message())
 
@@ -221,7 +224,8 @@ class BudgetExhausted(BudgetError):
         carried = f" and {self.carried_usd:.6g} carried over" if self.carried_usd else ""
         leased = f"{self.leased_usd:.6g} leased to workers, " if self.leased_usd else ""
         leased += f"{self.committed_usd:.6g} committed to open runs, " if self.committed_usd else ""
-        state = "is used up" if self.is_used_up else "does not pay for the worst case of this call"
+        needed = "worst case" if self.hard else "expected cost"
+        state = "is used up" if self.is_used_up else f"does not pay for the {needed} of this call"
         return (
             f"the budget of {self.amount_usd:.6g} USD{period}{carried} {state}: {self.spent_usd:.6g} spent, "
             f"{self.held_usd:.6g} reserved by calls in flight, {leased}{self.left_usd:.6g} left, "
@@ -236,7 +240,7 @@ class BudgetExhausted(BudgetError):
         if self.left_usd > self._rounding_usd:
             tokens = self.fitting_output_tokens
             shorter = "send less" if tokens == 0 else "limit its output" + (f" to {tokens} tokens" if tokens else "")
-            remedies += [shorter, "ask for a cheaper model"]
+            remedies += [shorter, "ask for a cheaper model"] if self.hard else ["ask for a cheaper model"]
         return remedies
 
     def _message(self) -> str:
@@ -299,10 +303,8 @@ class QuerySkipped(WiseRouterError):
     def __init__(self, context: int, rate_usd: float) -> None:
         self.context = context
         self.rate_usd = rate_usd
-        super().__init__(
-            f"the plan skips this query of context {context} at {rate_usd:.6g} USD per request; "
-            f"a policy with allow_skip=False always serves"
-        )
+        rule = f"the plan skips this query of context {context} at {rate_usd:.6g} USD per request"
+        super().__init__(f"{rule}; a policy with allow_skip=False always serves")
 
 
 class UnknownDecision(WiseRouterError):
@@ -318,10 +320,8 @@ class UnknownConversation(WiseRouterError):
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
-        super().__init__(
-            f"conversation {conversation!r} is unknown or has expired: pass the id, the caller and the scope that "
-            f"decide() was given"
-        )
+        rule = f"conversation {conversation!r} is unknown or has expired"
+        super().__init__(f"{rule}: pass the id, the caller and the scope that decide() was given")
 
 
 class AlreadySettled(WiseRouterError):

@@ -241,6 +241,7 @@ class Ledger:
             horizon=self.horizon,
             every=self.budget.every,
             renews_at=self.renews_at,
+            hard=self.hard,
         )
 
     def note_refusal(self) -> None:

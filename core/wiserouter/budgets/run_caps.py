@@ -75,6 +75,7 @@ class CapLedger(Ledger):
             held_usd=self.reserved_usd if self.hard else self.expected_usd,
             needed_usd=needed_usd,
             decided=self.decided,
+            hard=self.hard,
         )
 
     def is_over(self, now_s: float) -> bool:

@@ -161,6 +161,7 @@ def test_the_error_says_what_calls_in_flight_and_leases_hold():
             needed_usd=9.0,
             decided=0,
             horizon=20,
+            hard=ledger.hard,
         )
         error = ledger.exhausted(9.0, 0.5)
         assert (str(error), vars(error)) == (str(same), vars(same))
@@ -345,7 +346,13 @@ def test_a_hard_cap_admits_worst_cases_and_another_one_expected_costs():
         with pytest.raises(RunBudgetExhausted) as refused:
             check_caps(ledgers, 0.75, 1.25 if ledgers == [plain] else 0.5)
         same = RunBudgetExhausted(
-            amount_usd=2.0, spent_usd=0.5, reserved_usd=1.0, held_usd=held, needed_usd=needed, decided=1
+            amount_usd=2.0,
+            spent_usd=0.5,
+            reserved_usd=1.0,
+            held_usd=held,
+            needed_usd=needed,
+            decided=1,
+            hard=hard in ledgers,
         )
         assert (str(refused.value), vars(refused.value)) == (str(same), vars(same))
 

@@ -43,6 +43,12 @@ def test_the_output_that_would_fit_is_named():
     assert error.remedies == ["limit its output to 12 tokens", "ask for a cheaper model"]
 
 
+def test_under_an_expected_limit_no_limit_of_the_output_is_said_to_help():
+    error = refused(50.0, 0.0, 195.0, hard=False)
+    assert "does not pay for the expected cost of this call: 50 spent" in str(error)
+    assert error.remedies == ["ask for a cheaper model"]
+
+
 def test_a_call_is_only_held_back_where_the_calls_in_flight_are_all_that_stands_in_its_way():
     held = [refused(*figures).is_only_held for figures in ((0, 50, 60), (40, 50, 60), (40, 50, 61), (0, 0, 160))]
     assert held == [True, True, False, False]
