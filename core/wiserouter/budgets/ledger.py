@@ -392,8 +392,7 @@ class Ledger:
             self.arrivals.add(self.now_s, n)
 
     def _return(self, reserved_usd: float, expected_usd: float, counts: bool) -> None:
-        self.in_flight -= 1
-        self.continuing -= int(not counts)
+        self.in_flight, self.continuing = self.in_flight - 1, self.continuing - int(not counts)
         empty = self.in_flight == 0  # leaves no rounding error
         self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
         self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd
