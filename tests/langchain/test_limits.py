@@ -268,6 +268,7 @@ def test_a_cached_prompt_and_answers_beside_text_are_not_bounded():
     [
         {"plugins": [{"id": "web"}]},  # of OpenRouter
         {"search_parameters": {"mode": "on"}},  # of Grok
+        {"web_search_options": {"user_location": None}},
         {"performance_config": {"latency": "optimized"}},  # of Bedrock, as those below
         {"guardrail_config": {"guardrailIdentifier": "g"}},
         {"guardrails": {"guardrailIdentifier": "g", "trace": None}},
@@ -277,6 +278,12 @@ def test_searches_guardrails_and_faster_answers_are_not_bounded(fields):
     (name,) = fields
     assert costly_field(fields) == f"{name} may change the cost"
     assert costly_field({name: None}) is None
+
+
+@pytest.mark.parametrize("name", ["web_search_options", "search_parameters", "container"])
+@pytest.mark.parametrize("body", ["extra_body", "model_kwargs"])
+def test_searches_that_are_asked_for_without_settings_are_not_bounded(body, name):
+    assert costly_field({body: {name: {}}}) == f"{body}.{name} may change the cost"
 
 
 def test_guardrails_that_are_not_set_are_none():

@@ -269,7 +269,8 @@ def _costly_body(fields: Mapping[str, Any]) -> str | None:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
-        return not any(value.values()) or (value.keys() == {"edits"} and all(map(_clears, value["edits"])))
+        is_no_guardrail = "guardrailIdentifier" in value and not any(value.values())
+        return is_no_guardrail or (value.keys() == {"edits"} and all(map(_clears, value["edits"] or ())))
     values = value if isinstance(value, list | tuple) else [value]
     return all(isinstance(each, str) and each.lower() in _PLAIN_VALUES for each in values)
 
