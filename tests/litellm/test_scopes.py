@@ -142,6 +142,24 @@ def test_a_caller_whose_budget_should_be_hard_now_does_not_go_on_with_one_that_i
 
 
 @pytest.mark.parametrize("within_group", [False, True])
+def test_a_caller_goes_on_within_the_budget_of_the_group_but_not_beside_it(tmp_path, within_group):
+    store, others = f"sqlite:///{tmp_path}/budget.db", Budget(50.0, every="day")
+    _, router = others_of(store, others)
+    CallerScopes("wise", router, "team", {}, others=others, within_group=within_group).open("team:z")
+    router.close()
+    _, router = others_of(store, others)
+    after = CallerScopes("wise", router, "team", {}, others=others, within_group=not within_group)
+    if within_group:
+        after.open("team:z")
+        router.charge(router.decide(context=0, scope="team:z"), 0.25, model="large")
+        assert router.status().spent_usd == 0.25
+    else:
+        with pytest.raises(InvalidInput, match="within None, got"):
+            after.open("team:z")
+    router.close()
+
+
+@pytest.mark.parametrize("within_group", [False, True])
 def test_the_groups_own_budget_bears_the_calls_of_scopes_as_well(within_group):
     paying, router = scopes(within_group=within_group)
     router.charge(router.decide(context=0, scope=paying.scope_of(of())), 0.25, model="large")

@@ -169,7 +169,8 @@ class CallerScopes:
         ScopeRefused
             If `max_others` budgets of others are open already.
         InvalidInput
-            If the budget that runs has other terms, and its caller is named, or it is not hard and should be.
+            If the budget that runs has other terms, and its caller is named, or it should be hard or within the group's
+            own, and is not.
         StoreUnavailable
             If the store cannot be reached.
         """
@@ -187,7 +188,8 @@ class CallerScopes:
             try:
                 self._router.start(budget, scope=scope, parent=self._parent)
             except InvalidInput as error:
-                if id_ in self._budgets or (budget.hard and not self._router.is_hard(scope)):
+                is_freer = error.value == OWN or (budget.hard and not self._router.is_hard(scope))
+                if id_ in self._budgets or is_freer:
                     raise
                 logger.error("group %r: a budget goes on as it runs: %s", self._group, error)
             self._opened[scope] = None

@@ -174,7 +174,7 @@ def check_same_shape(
             f"the budget that runs for scope {scope!r} is {running} within {running_parent!r}, got {budget} within "
             f"{parent!r}: end it with `wiserouter budget --end` or router.start(budget, restart=True), or name another "
             f"scope",
-            value=budget,
+            value=budget if parent == running_parent else parent,
         )
 
 
