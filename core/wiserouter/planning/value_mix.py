@@ -73,9 +73,8 @@ class ValueMix:
         """Return the tiers by rising value; the same tuple until there are enough new requests."""
         if self._seen >= self._refresh_at:
             total = sum(self._count.values())
-            self._tiers = tuple(
-                [Tier(self._sums[tier] / count, count / total) for tier, count in sorted(self._count.items()) if count]
-            )
+            seen = [one for one in sorted(self._count.items()) if total + one[1] > total]  # others have faded entirely
+            self._tiers = tuple([Tier(self._sums[tier] / count, count / total) for tier, count in seen])
             lasting = min(self._seen, 1.0 / (1.0 - MEMORY))
             self._refresh_at = self._seen + max(1.0, (REFRESH_GROWTH - 1.0) * lasting)
         return self._tiers

@@ -48,6 +48,15 @@ def test_values_of_one_tier_are_not_plain_unless_they_are_one():
     assert len(mix.tiers()) == 1
 
 
+def test_values_that_have_faded_entirely_leave_the_tiers(monkeypatch):
+    monkeypatch.setattr("wiserouter.planning.value_mix.MEMORY", 0.9)
+    mix = ValueMix()
+    for value in [0.1, 900.0, *[1.0] * 8_000]:
+        mix.add(value)
+    (tier,) = mix.tiers()
+    assert tier == pytest.approx((1.0, 1.0))
+
+
 def test_the_shares_are_computed_again_after_two_in_a_hundred_and_at_least_one():
     renewed, mix = [], ValueMix()
     last = mix.tiers()
