@@ -61,7 +61,7 @@ def test_a_second_router_on_one_core_goes_on_with_its_budgets():
     built(amount_usd=20.0).paid_by("team-a").invoke("hello")
     assert [shared.status(scope).charged for scope in ("default", "team-a")] == [2, 2]
     assert shared.status().left_usd == pytest.approx(20.0 - shared.status().spent_usd)
-    with pytest.raises(InvalidInput, match=r"end it with router.start\(budget, restart=True\)"):
+    with pytest.raises(InvalidInput, match=r"or router.start\(budget, restart=True\)"):
         built(limit="hard")
     assert shared.status().charged == 2
     shared.start(Budget(10.0, 1_000, limit="hard"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -24,9 +25,14 @@ class Provider:
         self.price, self.ledger_usd, self.calls, self.down = price, 0.0, 0, False
         self.cached_tokens = self.prompt_tokens = 0
         self._read: set[tuple[str, ...]] = set()
+        self._lock = Lock()
 
     def bill(self, messages: list[Any], answer: str) -> dict[str, Any]:
         """Bill a call, and return its tokens as LangChain has them."""
+        with self._lock:  # bills of several threads add up
+            return self._billed(messages, answer)
+
+    def _billed(self, messages: list[Any], answer: str) -> dict[str, Any]:
         texts = [f"{message.type} {message.text} {getattr(message, 'tool_calls', '')}" for message in messages]
         lengths = [len(message.text) for message in messages]  # a token for each character
         prompt = sum(lengths)
