@@ -289,7 +289,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
             calls, learner = self._calls, self._merged()
             figures = None if calls is None else calls.counts.figures(calls.settings.unit)
             status = status_of(scope, account, learner.policy.plan, learner.pool.names, figures, learner.estimates)
-        return status_with_judge(status, self.judge, self._learner)
+            return status_with_judge(status, self.judge, learner)
 
     def health(self) -> Health:
         """Return the state of the store: whether it can be reached, and the age of this worker's view."""
@@ -353,7 +353,8 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         record = with_names(self._learner, self._store.find(id_of(decision)))
         contexts = self.contexts if self._growing is None and has_contexts_of(self._learner, record) else None
         explanation = explanation_of(record, contexts)
-        return replace(explanation, warnings=score_warnings(self._learner))
+        with self._lock:
+            return replace(explanation, warnings=score_warnings(self._learner))
 
     def ranking(self, decision: Decision) -> list[str]:
         """Return the models for a query, the chosen one first, the others by reward less shadow price x cost.

@@ -1,5 +1,7 @@
 import json
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -389,3 +391,26 @@ def test_contexts_that_have_grown_since_do_not_change_an_explanation():
     last = told[-1][0]
     router._store.find(last.id).trace = None
     assert router.explain(last).context.share is None
+
+
+def test_scores_of_new_judges_may_come_in_during_an_explanation():
+    router = make()
+    router.start(Budget(250.0, 100))
+    decision = router.decide(context=0)
+    router.charge(decision, 1.0)
+
+    def explained():
+        for _ in range(100):
+            router.explain(decision)
+            router.status()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(explained)
+            for number in range(300):
+                router.reward(decision, 1.0, source=f"judge:{number}")
+            reader.result(60.0)
+    finally:
+        sys.setswitchinterval(interval)
