@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from threading import RLock, Thread, get_ident
 from typing import Any, NamedTuple
 
-from wiserouter.errors import BudgetError
+from wiserouter.errors import BudgetError, BudgetExhausted
 from wiserouter.judging.blind_pairs import preferred, read_answer
 from wiserouter.judging.paid_questions import PaidQuestions, Payment, described
 from wiserouter.judging.sampling import SystematicSample
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.judging.verdict import read_verdict
+from wiserouter.pricing.amounts import usd
 from wiserouter.types import NO_CONTEXT, Decision
 
 logger = logging.getLogger("wiserouter")
@@ -261,10 +262,10 @@ class Judge:
         try:
             score = await self._asked(_text(call.prompt), _text(call.answer), call.model)
             await self._hand_on(call.decision_id, score)
-        except BudgetError:
+        except BudgetError as error:
             self.counts.unpaid += 1
             if self.counts.unpaid == 1:
-                logger.warning("%s", self._unpaid_line())
+                logger.warning("%s", self._unpaid_line(error))
         except Exception as error:  # whatever a judge raises, requests go on
             self.counts.failed += 1
             level = logging.WARNING if self.counts.failed == 1 else logging.DEBUG
@@ -274,9 +275,12 @@ class Judge:
         finally:
             self.counts.spent_usd = self._questions.spent_usd
 
-    def _unpaid_line(self) -> str:
+    def _unpaid_line(self, error: BudgetError) -> str:
         """Return a line on a budget that is used up, and on the scores that are then not learned."""
         settings, kept = self.settings, len(self._kept_back)
+        if isinstance(error, BudgetExhausted) and error.needed_usd > error.amount_usd + error.carried_usd:
+            rule = f"a judgement by {settings.source} may cost {usd(error.needed_usd)}, more than its whole budget"
+            return f"{rule} of {usd(error.amount_usd)}, and is not made: raise the budget, or limit the judge's output"
         line = f"{settings.source} has used up its budget: further calls are not judged"
         if not kept:
             return line

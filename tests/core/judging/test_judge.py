@@ -227,6 +227,13 @@ def test_a_budget_that_is_used_up_before_the_first_scores_are_learned_is_warned_
     ]
 
 
+def test_a_budget_that_is_smaller_than_the_bound_of_one_judgement_is_warned_of(caplog):
+    _, figures = judged(lambda prompt, answer: 1.0, 3, budget_usd=0.05, cost_usd=0.1)
+    assert (figures.judged, figures.unpaid, figures.spent_usd) == (0, 3, 0.0)
+    (line,) = [line for line in caplog.messages if "budget" in line]
+    assert line.startswith("a judgement by judge:default may cost $0.100, more than its whole budget of $0.05, ")
+
+
 def test_what_a_judgement_costs_beyond_its_bound_is_in_the_account_even_beyond_its_budget(caplog):
     router = started()
     _, figures = judged(lambda prompt, answer: {"score": 1.0, "cost_usd": 0.05}, 5, router=router,
