@@ -247,15 +247,17 @@ class Learner:
         if context == NO_CONTEXT or (replaced is None and not weight):
             return
         plain = score if predicted is None else predicted.plain_reward(model, score)
-        former = replaced if replaced is None or predicted is None else predicted.plain_reward(model, replaced)
-        if replaced is not None and weight < replaced_weight:
-            delay_s = _mean_delay_s(self.estimates, context, model)
+        delay_s = self._now() - record.decision.decided_at
+        if replaced is None:
+            for sums in self._all_sums:
+                sums.add_reward(context, model, plain, weight=weight, delay_s=delay_s)
         else:
-            delay_s = self._now() - record.decision.decided_at
-        left = ALL_LEFT if replaced is None else self._left_of(record, context)
-        weights = {"weight": weight, "replaced_weight": replaced_weight}
-        for sums in self._all_sums if replaced is None else self._lasting_sums:  # drift is tested on first scores
-            sums.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
+            former = replaced if predicted is None else predicted.plain_reward(model, replaced)
+            if weight < replaced_weight:
+                delay_s = _mean_delay_s(self.estimates, context, model)
+            left, weights = self._left_of(record, context), {"weight": weight, "replaced_weight": replaced_weight}
+            for sums in self._lasting_sums:  # drift is tested on first scores
+                sums.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
         kept = self._kept(record)
         if kept is not None:
             kept.reward, kept.reward_weight = score, weight
