@@ -253,13 +253,11 @@ class Learner:
                 sums.add_reward(context, model, plain, weight=weight, delay_s=delay_s)
         else:
             former = replaced if predicted is None else predicted.plain_reward(model, replaced)
-            if weight < replaced_weight:
-                delay_s = _mean_delay_s(self.estimates, context, model)
+            delay_s = delay_s if weight >= replaced_weight else _mean_delay_s(self.estimates, context, model)
             left, weights = self._left_of(record, context), {"weight": weight, "replaced_weight": replaced_weight}
             for sums in self._lasting_sums:  # drift is tested on first scores
                 sums.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
-        kept = self._kept(record)
-        if kept is not None:
+        if (kept := self._kept(record)) is not None:
             kept.reward, kept.reward_weight = score, weight
         self._plan_ahead(context)
 
