@@ -24,6 +24,7 @@ REFRESH_GROWTH = 1.02
 """The shares are computed again once there are 2 % more requests."""
 
 _LOG_RATIO = math.log(TIER_RATIO)
+_OUTERMOST = round(math.log(MOST_VALUE) / _LOG_RATIO)  # the number of the highest tier; tier 0 holds the value 1
 
 
 class Tier(NamedTuple):
@@ -41,6 +42,11 @@ class ValueMix:
     n_plain : float, default 0
         Number of earlier requests, all of value 1.
 
+    Attributes
+    ----------
+    is_plain : bool
+        Whether every request so far had the value 1.
+
     Examples
     --------
     >>> mix = ValueMix(n_plain=3)
@@ -51,30 +57,30 @@ class ValueMix:
 
     def __init__(self, n_plain: float = 0.0) -> None:
         plain = min(n_plain, 1.0 / (1.0 - MEMORY))
-        self._count, self._sums = ({0: plain}, {0: plain}) if plain else ({}, {})
+        self._sums = np.zeros((2, 2 * _OUTERMOST + 1))  # the number of requests of each tier, and their values
+        self._sums[:, _OUTERMOST] = plain
         self._seen, self._refresh_at = plain, 0.0
         self._tiers: tuple[Tier, ...] = ()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every request so far had the value 1."""
-        return not any(tier or self._sums[tier] != self._count[tier] for tier in self._count)
+        self.is_plain = True
 
     def add(self, value: float) -> None:
         """Count a request."""
-        tier = round(math.log(value) / _LOG_RATIO)
-        for table, more in ((self._count, 1.0), (self._sums, value)):
-            for other in table:
-                table[other] *= MEMORY
-            table[tier] = table.get(tier, 0.0) + more
+        tier = _OUTERMOST + round(math.log(value) / _LOG_RATIO)
+        self._sums *= MEMORY
+        self._sums[0, tier] += 1.0
+        self._sums[1, tier] += value
+        self.is_plain = self.is_plain and value == 1.0
         self._seen += 1.0
 
     def tiers(self) -> tuple[Tier, ...]:
         """Return the tiers by rising value; the same tuple until there are enough new requests."""
         if self._seen >= self._refresh_at:
-            total = sum(self._count.values())
-            seen = [one for one in sorted(self._count.items()) if total + one[1] > total]  # others have faded entirely
-            self._tiers = tuple([Tier(self._sums[tier] / count, count / total) for tier, count in seen])
+            counts, sums = self._sums.tolist()
+            total = sum(counts)
+            tiers = zip(counts, sums, strict=True)
+            self._tiers = tuple(  # a tier that has faded entirely adds nothing
+                [Tier(worth / count, count / total) for count, worth in tiers if total + count > total]
+            )
             lasting = min(self._seen, 1.0 / (1.0 - MEMORY))
             self._refresh_at = self._seen + max(1.0, (REFRESH_GROWTH - 1.0) * lasting)
         return self._tiers
