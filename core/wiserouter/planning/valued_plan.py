@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.learning.residuals.price_curve import PriceCurve
+from wiserouter.planning.envelope import ContextEnvelope
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.step_order import StepOrder, steps_of
 from wiserouter.planning.value_mix import Tier, ValueMix
@@ -43,10 +44,12 @@ class ValuedPlan:
     def __init__(self, plan: Plan, tiers: Sequence[Tier]) -> None:
         self.rows, self.tiers = plan.rows, tuple(tiers)
         each = [
-            row._replace(
-                context=row.context * len(tiers) + t,
-                falling=[falling * value for falling in row.falling],
-                spend_usd=[spend_usd * share for spend_usd in row.spend_usd],
+            ContextEnvelope(  # in half the time of `_replace`
+                row.context * len(tiers) + t,
+                row.hull,
+                [slope * value for slope in row.falling],
+                [usd * share for usd in row.spend_usd],
+                *row[4:],
             )
             for row in plan.rows
             for t, (value, share) in enumerate(tiers)
