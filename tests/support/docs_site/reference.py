@@ -68,7 +68,7 @@ def attributes(name: str) -> Iterator[tuple[str, str]]:
     for one in reversed(model.__mro__):
         if not one.__module__.startswith("wiserouter_litellm"):
             continue
-        parsed = api.package("wiserouter_litellm")[one.__module__.split(".")[1]][one.__name__].docstring
+        parsed = api.package("wiserouter_litellm")[one.__module__.partition(".")[2]][one.__name__].docstring
         for part in parsed.parsed if parsed else []:
             if part.kind.value == "attributes":
                 yield from ((key.strip(), item.description) for item in part.value for key in item.name.split(","))
