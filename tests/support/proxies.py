@@ -82,8 +82,10 @@ def in_process(config: Path, master_key: str) -> Iterator[Any]:
         patch.setattr(litellm, "disable_aiohttp_transport", True)
         patch.setenv("CONFIG_FILE_PATH", str(config))
         patch.setenv("LITELLM_MASTER_KEY", master_key)
+        from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
         from litellm.proxy.proxy_server import app
 
+        GLOBAL_LOGGING_WORKER._running_tasks.clear()  # of the closed loops of earlier tests: a proxy that ends waits for all
         with TestClient(app, raise_server_exceptions=False) as running:
             running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
             yield running
