@@ -85,7 +85,7 @@ def in_process(config: Path, master_key: str) -> Iterator[Any]:
         from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
         from litellm.proxy.proxy_server import app
 
-        GLOBAL_LOGGING_WORKER._running_tasks.clear()  # of the closed loops of earlier tests: a proxy that ends waits for all
+        GLOBAL_LOGGING_WORKER._running_tasks.clear()  # of earlier tests' loops: a proxy that ends waits for all
         with TestClient(app, raise_server_exceptions=False) as running:
             running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
             yield running
