@@ -93,6 +93,12 @@ def savings(place):
     return httpx.get(f"{place.base}/wiserouter/savings", headers=headers, timeout=30).json()["groups"]["wise"]
 
 
+def report(place):
+    """Return the savings that the store tells of by itself, without what workers have not sent yet."""
+    found = CliRunner().invoke(app, ["report", place.store, "--json"])
+    return json.loads(found.stdout)["groups"].popitem()[1]
+
+
 async def ask_and_rate(client, n):
     """Return the score that counts in the end; None where the budget refused the call."""
     headers = {"Authorization": f"Bearer sk-user-{n % 7}", "x-test-id": str(n)}
@@ -163,8 +169,12 @@ def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):
         assert refused >= REQUESTS - len(scores)
         assert found["wiserouter_store_up", "wise"] == 1
 
-    saved = [savings(place) for _ in range(4)]
-    saved.append(json.loads(CliRunner().invoke(app, ["report", place.store, "--json"]).stdout)["groups"].popitem()[1])
+    def has_sent_sums():  # a worker sends them about once a second, later than its charges
+        actual = report(place)["actual"]
+        return (actual["calls"], actual["scores"]) == (len(scores), len(scores))
+
+    wait_until(has_sent_sums, "the workers do not send the sums of their days", 30.0)
+    saved = [*[savings(place) for _ in range(4)], report(place)]
     for found in saved:
         assert found["actual"]["cost_usd"] == pytest.approx(seen.spent_usd, abs=1e-9)
         assert found["actual"]["calls"] == found["coverage"]["compared_calls"] == len(scores)
