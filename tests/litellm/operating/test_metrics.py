@@ -9,7 +9,7 @@ import wiserouter_litellm
 from wiserouter_litellm.operating.metrics import FAULTS
 
 SOURCES = Path(wiserouter_litellm.__file__).parent.rglob("*.py")
-DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
+DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
 OPERATING = DEPLOY.with_name("operating.md")
 KIND = re.compile(r"""\.(?:fault\(\s*|faults\[)"([a-z_]+)\"""")
 CONDITIONAL = re.compile(r"""\.fault\("([a-z_]+)" if .+? else "([a-z_]+)\"""")

@@ -23,7 +23,7 @@ from wiserouter_litellm.requests.parameters import (
     broken_parameter,
 )
 
-DOCS = Path(__file__).parents[2] / "docs" / "litellm.md"
+DOCS = Path(__file__).parents[3] / "docs" / "litellm.md"
 
 NOT_ALLOWED = {
     "chat": {"moderation"},
