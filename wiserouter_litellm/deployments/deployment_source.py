@@ -1,6 +1,7 @@
 """What the figures of a deployment were read from, so that they are read again once LiteLLM changes it.
 
-LiteLLM puts other objects in place of those of a changed deployment: the same objects are equal at no cost.
+LiteLLM puts other objects in place of those of a changed deployment, and another price map in place of its own: in the
+background where it could not fetch that at first, and where an administrator reloads it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import litellm
+
 from wiserouter import WiseRouter
 from wiserouter.integration import RateCard
 
@@ -17,19 +20,24 @@ logger = logging.getLogger("wiserouter.litellm")
 
 
 class DeploymentSource(NamedTuple):
-    """The parameters and the `model_info` of a deployment when its figures were read."""
+    """The parameters and the `model_info` of a deployment, and LiteLLM's price map, when its figures were read."""
 
     params: Mapping[str, Any]
     info: Mapping[str, Any] | None
+    price_map: Mapping[str, Any]
 
     def is_of(self, deployment: Mapping[str, Any]) -> bool:
         """Return True if a deployment still is as it was."""
-        return self == source_of(deployment) or self == source_of(unexpanded(deployment, self))
+        return self.is_current() and (self == source_of(deployment) or self == source_of(unexpanded(deployment, self)))
+
+    def is_current(self) -> bool:
+        """Return True if LiteLLM still has the price map."""
+        return self.price_map is litellm.model_cost
 
 
 def source_of(deployment: Mapping[str, Any]) -> DeploymentSource:
-    """Return the parameters and the `model_info` of a deployment as they are now."""
-    return DeploymentSource(deployment["litellm_params"], deployment.get("model_info"))
+    """Return the parameters and the `model_info` of a deployment, and LiteLLM's price map, as they are now."""
+    return DeploymentSource(deployment["litellm_params"], deployment.get("model_info"), litellm.model_cost)
 
 
 def unexpanded(deployment: Mapping[str, Any], source: DeploymentSource | None) -> Mapping[str, Any]:

@@ -202,11 +202,8 @@ class DeploymentRegistry:
             with self._registering:
                 self._leave_out_removed()
         with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
-        if are_calls:
-            unread = [one for one, id_ in with_ids if id_ not in self._sources]
-        else:
-            sources = self._sources
-            unread = [one for one, id_ in with_ids if id_ not in sources or not sources[id_].is_of(one)]
+        read = self._sources
+        unread = [one for one, id_ in with_ids if id_ not in read or not (are_calls or read[id_].is_of(one))]
         new = self.register(unread, model_group) if unread else []
         known = self._infos
         if self._refused:
@@ -238,7 +235,8 @@ class DeploymentRegistry:
             self._leave_out_removed()
             known = [(one, self._sources.get(id_of(one))) for one in deployments]
             unread = [unexpanded(one, source) for one, source in known if source is None or not source.is_of(one)]
-            self._changing = self._sources.keys() & {id_of(one) for one in unread}
+            changed = {id_of(one) for one in unread}
+            self._changing = {id_ for id_, one in self._sources.items() if id_ in changed or not one.is_current()}
             if self._changing:  # what a refused one was at odds with may be gone
                 self._sources = {id_: one for id_, one in self._sources.items() if id_ not in self._refused}
             try:

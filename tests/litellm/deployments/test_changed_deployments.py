@@ -2,11 +2,13 @@
 
 import asyncio
 
+import litellm
 import pytest
+from litellm.litellm_core_utils.get_model_cost_map import adopt_model_cost_map
 from litellm.types.router import Deployment, LiteLLM_Params
 
 from support.groups import HI, RICH, add, asked, fitted, llms, remove
-from support.providers import cost_usd, deployment
+from support.providers import URL, cost_usd, deployment
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter_litellm import WiseRoutingStrategy, attach
 from wiserouter_litellm.deployments.registry import DeploymentRegistry
@@ -46,6 +48,47 @@ async def test_a_new_price_bounds_and_charges_the_next_call(provider, settled):
     router_.set_model_list([deployment("small")])
     await router_.acompletion(model="wise", messages=HI)
     assert router.pool.by_name["small"].price == Price(1e-6, 2e-6)
+
+
+@pytest.fixture
+def mapped():
+    """Return a deployment at the price of LiteLLM's map, which is put back."""
+    before = litellm.model_cost
+    yield lambda id_="a": {
+        **deployment("gpt-4o-mini", info={"id": id_}),
+        "litellm_params": {"model": "openai/gpt-4o-mini", "api_base": URL, "api_key": "sk-provider"},
+    }
+    adopt_model_cost_map(before)
+
+
+def adopt_dearer_map(factor):
+    """Let LiteLLM take another price map, as it does in the background and where an administrator reloads it."""
+    prices = litellm.model_cost["gpt-4o-mini"]
+    changed = {**prices, **{side: factor * prices[side] for side in SIDES}}
+    adopt_model_cost_map({**litellm.model_cost, "gpt-4o-mini": changed})
+
+
+async def test_another_price_map_of_litellm_bounds_the_next_call(provider, settled, mapped):
+    router_ = llms(mapped("a"), mapped("b"))
+    budget = Budget(1.5 * 100 * 20 * 6e-7, 100, limit="hard")  # one and a half outputs at the new price
+    group = attach(router_, "wise", budget=budget, cap_output_tokens=100).groups["wise"]
+    await router_.acompletion(model="wise", messages=HI)
+    await settled(lambda: group.router.status().charged == 1)
+    adopt_dearer_map(20)
+    calls = (router_.acompletion(model="wise", messages=HI) for _ in range(5))
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(not isinstance(one, Exception) for one in answers) == 1
+    await settled(lambda: group.router.status().charged == 2)
+    assert group.router.pool.by_name["openai/gpt-4o-mini"].price.output == pytest.approx(20 * 6e-7)
+
+
+def test_a_deployment_that_was_away_is_at_odds_with_none_that_has_the_price_of_another_map(mapped):
+    rows, registry = [mapped("a"), mapped("b")], DeploymentRegistry("wise")
+    registry.resolve(rows, ())
+    adopt_dearer_map(20)
+    for present in (rows[:1], rows):
+        candidates, _ = registry.resolve(present, ())
+        assert [one.info.rate_card.price.output for one in candidates] == [pytest.approx(20 * 6e-7)] * len(present)
 
 
 async def test_a_refused_deployment_gets_traffic_once_it_has_a_price(provider):
