@@ -1,8 +1,9 @@
-"""What shows only when a call is sent: that it is a compaction, or that LiteLLM has made a search of one of its tools.
+"""What shows only when a call is sent: that it is a compaction, a search of one of its tools, or has no deployment.
 
-A hard budget refuses both. LiteLLM selects a deployment for a compaction as for a response, and no limit of the output
-bounds what it writes. On `/v1/messages`, LiteLLM takes a tool named web_search for a search that the provider runs,
-where it translates the call for a provider with another interface.
+A hard budget refuses all three. LiteLLM selects a deployment for a compaction as for a response, and no limit of the
+output bounds what it writes. On `/v1/messages`, LiteLLM takes a tool named web_search for a search that the provider
+runs, where it translates the call for a provider with another interface. A pass-through call for which a selection was
+refused, LiteLLM sends with the credentials of the environment, where it knows a model of the group's name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from litellm.exceptions import BadRequestError
 
 from wiserouter_litellm.errors import uncountable
 from wiserouter_litellm.groups.attempts import OpenAttempt
+from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.requests.tools import is_search
 
 _COMPACTIONS = frozenset({"acompact_responses", "compact_responses"})
@@ -47,6 +49,21 @@ def refuse_as_sent(attempt: OpenAttempt | None, kwargs: Mapping[str, Any]) -> No
             model=attempt.group.name,
             llm_provider="wiserouter",
         )
+
+
+def refuse_unselected(groups: Mapping[str, Group], kwargs: Mapping[str, Any], call_type: object) -> None:
+    """Refuse a pass-through call to a group with a hard limit that LiteLLM sends without a deployment.
+
+    Raises
+    ------
+    litellm.BadRequestError
+        If it is one.
+    """
+    group = groups.get(str(kwargs.get("model")))
+    if group is None or not group.hard or group.observes or "model_info" in kwargs:
+        return
+    if getattr(call_type, "value", call_type) == "allm_passthrough_route":
+        raise uncountable(group.name)
 
 
 def _searches(kwargs: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from wiserouter_litellm.conversations.request_conversation import RequestConvers
 from wiserouter_litellm.deployments.registry import Candidates, Deployment, id_of
 from wiserouter_litellm.errors import uncountable
 from wiserouter_litellm.groups.arm_candidates import agreeing
+from wiserouter_litellm.groups.as_sent import refuse_unselected
 from wiserouter_litellm.groups.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
 from wiserouter_litellm.groups.fallbacks import (
     GROUP_NOTE_KEY,
@@ -118,6 +119,7 @@ class WiseCallback(Recorder):
         metadata = metadata_of(kwargs)
         deployment = unreserved(kwargs, metadata, self.owner)
         if deployment is None or not self.serves(deployment):
+            refuse_unselected(self.groups, kwargs, call_type)
             return await super().async_pre_call_deployment_hook(kwargs, call_type)
         await self.asettle_earlier(kwargs)
         group = self.paying_group(id_of(deployment), [deployment], kwargs, metadata)

@@ -1,4 +1,4 @@
-"""What shows only when a call is sent: compactions, whose length no limit bounds, and searches made of tools."""
+"""What shows only when a call is sent: compactions, whose length no limit bounds, searches, and no deployment."""
 
 import litellm
 import pytest
@@ -81,3 +81,18 @@ async def test_an_expected_limit_lets_the_search_pass(settled):
     with billing_stub() as stub:
         await send_tool(stub, "openai", OWN, settled, limit="expected")
         assert [tool["type"] for tool in stub.calls[0].body["tools"]] == ["web_search_preview"]
+
+
+async def test_a_pass_through_call_that_is_refused_is_not_sent_with_the_credentials_of_the_environment(monkeypatch):
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"{URL}/environment")
+    monkeypatch.setattr(litellm, "disable_aiohttp_transport", True)
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    name = "hosted_vllm/small"
+    litellm_router = llms(deployment("small", name, model=name))
+    attach(litellm_router, name, budget=Budget(10.0, 100, limit="hard"))
+    call = {"method": "POST", "endpoint": "/chat/completions", "json": {"model": name, "messages": HI}}
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route().respond(200, json={})
+        with pytest.raises(litellm.BadRequestError, match="only calls with text can be bounded"):
+            await litellm_router.allm_passthrough_route(model=name, litellm_metadata={}, **call)
+    assert not mock.calls
