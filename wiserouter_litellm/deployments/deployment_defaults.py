@@ -108,7 +108,8 @@ def is_unsent(name: str, params: Mapping[str, Any]) -> bool:
     >>> [is_unsent("reasoning_effort", {"model": model}) for model in ("replicate/some/model", "openai/o3")]
     [True, False]
     """
-    return name not in (_known_parameters(params) or [name]) and name not in (params.get("allowed_openai_params") or ())
+    known = _known_parameters(params)
+    return known is not None and name not in known and name not in (params.get("allowed_openai_params") or ())
 
 
 def _known_parameters(params: Mapping[str, Any]) -> Sequence[str] | None:

@@ -161,6 +161,7 @@ def test_the_parameters_that_a_deployment_adds(params, defaults):
         ("anthropic/small", set()),
         ("no-such-provider/x", set()),
         ("v0/v0-1.5-md", {"max_tokens", "max_completion_tokens"}),
+        ("bedrock/agent/AGENT/ALIAS", {"max_tokens", "max_completion_tokens"}),
     ],
 )
 def test_the_limits_that_a_provider_does_not_know(model, unknown):
