@@ -455,6 +455,29 @@ def test_what_every_worker_saw_is_restored_whoever_notices_the_loss_first(opened
     assert late.ledger("s").leased_usd == 0.0
 
 
+@pytest.mark.parametrize("parent", ["s", None])
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_budget_that_another_worker_knows_is_not_opened_empty_after_a_loss(opened, clock, tmp_path, limit, parent):
+    group, team = Budget(10.0, every="1h"), Budget(1.0, every="1h", limit=limit)
+    first, second = opened(), opened()
+    for store in (first, second):
+        store.open("s", group)
+    first.open("team", team, parent=parent)
+    call(first, "before", 0.75, 0.75, scope="team")
+    first.refresh()
+    erase(tmp_path / "budget.db")
+    with pytest.raises(StoreUnavailable, match="no other budget is opened for 5 s while the workers restore it"):
+        second.open("team", team, parent=parent)
+    for store in (first, second):
+        store.refresh()
+    second.open("team", team, parent=parent)
+    assert second.ledger("team").each[0].spent_usd == 0.75
+    with pytest.raises(StoreUnavailable):
+        second.open("new", team, parent=parent)
+    clock.advance(5.1)
+    second.open("new", team, parent=parent)
+
+
 def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened, clock, tmp_path):
     store, other = opened(lease_share=0.2), opened(lease_share=0.1)
     store.open("s", Budget(10.0, 100, limit="hard"))

@@ -358,6 +358,8 @@ class SharedStore:
 
     def _opened(self, scope: str, running: AccountView | None, budget: Budget, parent: str | None) -> bool:
         """Open an account in place of the running one; return False if another worker did so first, on other terms."""
+        if running is None and self._worker.now() < self._worker.restored_by_s:  # another may know its spend
+            raise self._worker.restoring("no other budget is opened")
         generation = 0 if running is None else running.generation
         windows = first_windows(scope, generation + 1, budget, self.now())
         event = Open(scope, generation, text_of_terms(budget, parent), windows)

@@ -79,6 +79,8 @@ class Worker:
         The states of conversations that this worker saw last, as text.
     followers : list of callable
         Called when the terms of an account are others than before.
+    restored_by_s : float, seconds since 1970
+        When all workers have restored what they know, where the engine has lost its data.
     """
 
     def __init__(
@@ -104,17 +106,14 @@ class Worker:
         self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
         self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
         self.followers: list[Callable[[Collection[str]], object]] = []
-        self._clock = clock
+        self._clock, self._max_decisions = clock, max_decisions
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
-        self._max_decisions = max_decisions
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
-        self._noted_s, self._asks_peers = float("-inf"), False
-        self._read: list[str] = []
-        self._read_caps: list[str] = []
-        self._hard_scopes: set[str] = set()
+        self._noted_s, self._asks_peers, self._loss = float("-inf"), False, ""
+        self._read, self._read_caps, self._hard_scopes = list[str](), list[str](), set[str]()
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
-        self._loss, self._closed_s = "", min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
+        self.restored_by_s, self._closed_s = float("-inf"), min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
         meanwhile = _meanwhile(continues=continues, leases=leases.share is not None)
         self.client = EngineClient(
             engine,
@@ -213,9 +212,9 @@ class Worker:
         reads = (self.client.request(PendingEvent(Find(""), one)) for one in reversed(scopes))
         return all(self.replica.scopes(scopes[0]) == scopes for _ in reads)
 
-    def restoring(self) -> StoreUnavailable:
-        """Return the error that says why a hard limit is closed though the engine answers."""
-        why = f"has lost its data, and hard limits stay closed for {self._closed_s:g} s while the workers restore it"
+    def restoring(self, closed: str = "hard limits stay closed") -> StoreUnavailable:
+        """Return the error that says why something is closed though the engine answers."""
+        why = f"has lost its data, and {closed} for {self._closed_s:g} s while the workers restore it"
         return StoreUnavailable(f"{self.name} {why}: try again later", store=self.name)
 
     def apply_locally(self, pending: PendingEvent) -> None:
@@ -270,7 +269,8 @@ class Worker:
         self._returning = self.leases.idle(scopes, untold) if due else {}
         leases = [*self._renewing.values(), *self._returning.values()]
         events: list[Event] = [*leases, *(self._periodic_events(now_s) if due else [])]
-        watched = scopes or (set(islice(self.replica.views, 1)) if due else set())  # one at least, to notice a loss
+        blind = (due or scopes) and scopes.isdisjoint(self.replica.views)
+        watched = scopes | set(islice(self.replica.views, 1) if blind else ())  # a known one at least, to notice a loss
         self._read = sorted({one for scope in watched for one in self.replica.scopes(scope)})
         notes = [
             name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
@@ -380,7 +380,7 @@ class Worker:
 
     def _recovery_events(self, sent: Sequence[PendingEvent]) -> list[PendingEvent]:
         """Return the events that restore what this worker knows; its leases are not used any more."""
-        self._loss = fresh_id()
+        self._loss, self.restored_by_s = fresh_id(), self.now() + self._closed_s
         events = restore_accounts(self.replica, self._loss, self._reservation_ttl_s, self._closed_s)
         on_their_way = [*sent, *self.client.waiting]
         for pending in on_their_way:
