@@ -187,27 +187,28 @@ class Estimates:
                 np.add(sums, np.bincount(cell, weights, sums.size).reshape(sums.shape), out=sums)
             self.n_observations += len(known)
 
-    def add_model(self, reward: ArrayLike, cost_usd: ArrayLike, weight: float) -> None:
+    def add_model(self, reward: ArrayLike, cost_usd: ArrayLike, labels: float, calls: float) -> None:
         """Append a column for a new model.
 
         Parameters
         ----------
         reward, cost_usd : array-like of shape (n_contexts,)
             Prior means.
-        weight : float
-            Number of observations per context that they count for; 0 where there is no prior.
+        labels, calls : float
+            Number of scores and of calls per context that they count for; 0 where there is no prior.
         """
-        prior = {"cost": np.asarray(cost_usd, dtype=np.float64), "reward": np.asarray(reward, dtype=np.float64)}
-        columns = {name: weight * mean for name, mean in prior.items()}
-        columns |= {f"{name}_sq": weight * mean**2 for name, mean in prior.items()}
-        columns |= {name: np.full(self.shape[0], weight) for name in ("calls", "labels")}
+        priors = (("reward", reward, "labels", labels), ("cost", cost_usd, "calls", calls))
+        columns: dict[str, FloatArray] = {}
+        for name, mean, count, weight in priors:
+            means = np.asarray(mean, dtype=np.float64)
+            columns |= {name: weight * means, f"{name}_sq": weight * means**2, count: np.full(self.shape[0], weight)}
         columns |= {name: np.zeros(self.shape[0]) for name in FIELDS if name not in columns}
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
         self.shape = self.shape[0], self.shape[1] + 1
         self._cells = self._views()
         self.forgive()
-        self.n_observations += round(2 * weight * self.shape[0])
+        self.n_observations += round((labels + calls) * self.shape[0])
 
     def merge(self, other: Estimates) -> None:
         """Add the counts and sums of other estimates; the order of merges never matters.

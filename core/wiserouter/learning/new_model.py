@@ -16,11 +16,12 @@ WEIGHT = 1.0
 
 
 class ModelPrior(NamedTuple):
-    """Mean reward and cost per context, each of shape (n_contexts,), and how many observations they count for."""
+    """Mean reward and cost per context, each of shape (n_contexts,), and how many scores and calls they count for."""
 
     reward: FloatArray
     cost_usd: FloatArray
-    weight: float
+    labels: float
+    calls: float
 
 
 def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: float | None) -> ModelPrior:
@@ -39,7 +40,7 @@ def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost
     Returns
     -------
     ModelPrior
-        Of weight 0 where there are neither prior means nor observations.
+        Of weight 0 where there is neither a prior mean nor an observation: without a score, it is judged as the others.
 
     Raises
     ------
@@ -55,7 +56,8 @@ def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost
     cost = none + check_amount("cost_usd", cost_usd) if cost_usd is not None else none
     if means is not None and cost_usd is None:
         cost = (means.cost_usd * _price_ratios(pool))[:, kin].mean(axis=1)
-    return ModelPrior(score, cost, WEIGHT if known or (reward is not None and cost_usd is not None) else 0.0)
+    labels = WEIGHT if reward is not None or estimates.labels.any() else 0.0
+    return ModelPrior(score, cost, labels, WEIGHT if known or cost_usd is not None else 0.0)
 
 
 def _kin(pool: Pool) -> list[int]:

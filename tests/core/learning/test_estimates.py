@@ -146,7 +146,7 @@ def test_every_addition_is_in_the_arrays_bit_by_bit(first, second):
 
     add(first)
     estimates.fade(0.7)
-    estimates.add_model([0.5] * 3, [0.1] * 3, 0.0)
+    estimates.add_model([0.5] * 3, [0.1] * 3, 0.0, 0.0)
     estimates = estimates.copy()
     expected = {name: np.column_stack([0.7 * array, np.zeros(3)]) for name, array in expected.items()}
     add(second)

@@ -77,6 +77,20 @@ def test_a_model_joins_and_a_refusal_changes_nothing():
     learner.add_invoked(0, 1)  # the watch follows the new shape
 
 
+def test_a_model_that_joins_before_any_score_has_no_score_either():
+    joined = Learner(parts(), Clock())
+    for name in ("a", "b"):
+        joined.add_cost(record(0, 0, name), 1e-4, Usage(input_tokens=20, output_tokens=10))
+    joined.add_model(Model("middle", Price(4e-6, 8e-6)), None, None)
+    known = joined.estimates
+    assert (known.labels.sum(), known.calls[:, 2].tolist()) == (0.0, [1.0, 1.0])
+    small, large, middle = joined.policy.plan.reward[0]
+    assert small < middle < large  # by their prices
+    joined.add_reward(record(), 1.0, None)
+    joined.add_model(Model("last", Price(4e-6, 8e-6)), None, None)
+    assert known.labels[:, 3].tolist() == [1.0, 1.0]
+
+
 def test_a_new_price_restates_the_costs():
     learner, one = Learner(parts(), Clock()), record(0, 0)
     learner.add_cost(one, 0.5, Usage(input_tokens=10, output_tokens=4))
