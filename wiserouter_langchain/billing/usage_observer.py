@@ -26,8 +26,14 @@ _PART = "on_llm_new_token"
 _SENDING = frozenset({"_generate", "_agenerate", "_stream", "_astream"})
 """The methods in which a chat model sends its requests: what fails within them may follow one that was sent."""
 
-_WRITES_REQUEST = "_get_request_payload"
-"""The method in which the chat models of OpenAI and Anthropic write a request from messages and arguments."""
+_WRITES_REQUEST = frozenset(
+    {
+        *("_get_request_payload", "_create_message_dicts", "_chat_params", "_prepare_request"),
+        *("_messages_to_bedrock", "_converse_params"),
+    }
+)
+"""The functions in which chat models write a request from messages and arguments: those of OpenAI and Anthropic; of
+Mistral, Groq, OpenRouter and LiteLLM; of Ollama; of Google; of Bedrock."""
 
 _PARSED = {"parse_chat_completion": "chat_completion", "parse_response": "response"}
 """The functions in which OpenAI's client parses an answer, and their names of it."""
@@ -218,9 +224,9 @@ def _ends_unsent(error: BaseException) -> bool:
 
 def _wrote_request(frames: Sequence[FrameType]) -> bool:
     """Return True if an error comes from the writing of the run's own request: one within it may follow others."""
-    own = [frame for frame in frames if frame.f_code.co_name in _SENDING | {_WRITES_REQUEST}]
-    models = {id(frame.f_locals.get("self")) for frame in own}
-    return len(models) == 1 and any(frame.f_code.co_name == _WRITES_REQUEST for frame in own)
+    own = [frame for frame in frames if frame.f_code.co_name in _SENDING | _WRITES_REQUEST]
+    models = {id(frame.f_locals["self"]) for frame in own if "self" in frame.f_locals}
+    return len(models) == 1 and any(frame.f_code.co_name in _WRITES_REQUEST for frame in own)
 
 
 def _methods(error: BaseException) -> Iterator[str]:

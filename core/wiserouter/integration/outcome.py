@@ -47,9 +47,10 @@ _MAYBE_ANSWERED = frozenset(
 """Errors after the request left, whatever status they bring."""
 
 _REFUSED_BY_CLIENT = re.compile(
-    r"(Async)?(Completions|Responses|Messages)\.(create|parse|stream)\(\) got an unexpected keyword argument "
+    r"(Async)?((Completions|Responses|Messages)\.(create|parse|stream)|Client\.chat)"
+    r"\(\) got an unexpected keyword argument "
 )
-"""Python's message where the method of OpenAI's or Anthropic's client that sends a request refuses an argument."""
+"""Python's message where the method by which OpenAI's, Anthropic's or Ollama's client sends refuses an argument."""
 
 _CLIENTS = frozenset({"openai", "anthropic"})
 

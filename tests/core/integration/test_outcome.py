@@ -63,7 +63,10 @@ def test_a_connection_that_was_never_made_is_unbilled(error):
 
 REFUSED = [
     f"{name}() got an unexpected keyword argument 'seed'"
-    for name in ("Messages.create", "AsyncMessages.create", "Completions.create", "AsyncResponses.parse")
+    for name in (
+        *("Messages.create", "AsyncMessages.create", "Completions.create", "AsyncResponses.parse"),
+        *("Client.chat", "AsyncClient.chat"),
+    )
 ]
 
 

@@ -89,14 +89,22 @@ def test_answers_of_one_name_that_follow_one_another_are_all_charged():
     assert llm.core.status().spent_usd == pytest.approx(sum(ledger))
 
 
-class Unwritten(StubChat):
-    """Cannot write its request, where the chat models of OpenAI and Anthropic do so."""
+def unwritten(writes_in="_get_request_payload"):
+    """Return a model that cannot write its request, in the method in which one of LangChain's packages does so."""
 
-    def _get_request_payload(self, messages):
+    def write(self):
         raise TypeError("unknown type")
 
-    def _generate(self, messages, stop=None, run_manager=None, **kw):
-        return self._get_request_payload(messages)
+    def write_outside():
+        raise TypeError("unknown type")
+
+    class Unwritten(StubChat):
+        def _generate(self, messages, stop=None, run_manager=None, **kw):
+            return write_outside() if writes_in == "_messages_to_bedrock" else write(self)
+
+    for each in (write, write_outside):
+        each.__code__ = each.__code__.replace(co_name=writes_in)
+    return Unwritten(max_tokens=20)
 
 
 class Refining(Guarded):
@@ -112,8 +120,8 @@ class Refining(Guarded):
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 def test_a_request_that_was_not_written_is_free_unless_a_model_around_it_may_have_sent_others(limit):
     ledger: list[float] = []
-    refining = Refining(first=Billed(ledger=ledger), inner=Unwritten(), max_tokens=20)
-    for model, presumed in ((Unwritten(max_tokens=20), 0), (refining, 1)):
+    refining = Refining(first=Billed(ledger=ledger), inner=unwritten(), max_tokens=20)
+    for model, presumed in ((unwritten(), 0), (refining, 1)):
         llm = _router(model, limit)
         with pytest.raises(TypeError, match="unknown type"):
             llm.invoke("hello")
@@ -121,3 +129,17 @@ def test_a_request_that_was_not_written_is_free_unless_a_model_around_it_may_hav
         assert (status.released, status.presumed) == (1 - presumed, presumed)
         assert status.spent_usd >= sum(ledger)
     assert len(ledger) == 1
+
+
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+@pytest.mark.parametrize(
+    "writes_in",
+    ["_create_message_dicts", "_chat_params", "_prepare_request", "_messages_to_bedrock", "_converse_params"],
+)
+def test_a_request_that_another_package_cannot_write_is_free_and_its_model_does_not_rest(writes_in, limit):
+    llm = _router(unwritten(writes_in), limit)
+    with pytest.raises(TypeError, match="unknown type"):
+        llm.invoke("hello")
+    status = llm.core.status()
+    assert (status.released, status.presumed, status.spent_usd) == (1, 0, 0.0)
+    assert not llm._environment.rests.any
