@@ -15,6 +15,9 @@ from langchain_core.language_models import BaseChatModel
 _LITELLM = {"max_retries": 0, "num_retries": 0}
 """The arguments by which LiteLLM sends a request once: its clients and its router have retries of their own."""
 
+_LITELLM_ROUTER = {**_LITELLM, "disable_fallbacks": True}
+"""The same for a `litellm.Router`, which would send a request that failed to the next of its model groups."""
+
 
 def single_attempt(model: BaseChatModel) -> BaseChatModel:
     """Return a copy of a chat model whose client sends each request once, and whose fields no one else can change.
@@ -31,7 +34,8 @@ def single_attempt(model: BaseChatModel) -> BaseChatModel:
         if (replaced := _once(value)) is not None:
             once.__dict__[name] = replaced
     if isinstance(client := model.__dict__.get("client"), ModuleType) and client.__name__ == "litellm":
-        once.__dict__["model_kwargs"] = {**model.__dict__["model_kwargs"], **_LITELLM}
+        arguments = _LITELLM_ROUTER if "router" in type(model).model_fields else _LITELLM
+        once.__dict__["model_kwargs"] = {**model.__dict__["model_kwargs"], **arguments}
     return once
 
 

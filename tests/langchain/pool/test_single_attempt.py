@@ -84,3 +84,16 @@ def test_litellm_is_asked_to_repeat_no_request():
     model = Model(client=ModuleType("litellm"), send=lambda one: seen.append(one.model_kwargs))
     routed(model, "hard").invoke("hi")
     assert (seen, model.model_kwargs) == ([{"max_retries": 0, "num_retries": 0}], {})
+
+
+class RouterModel(Model):
+    """A chat model on a router of LiteLLM, as `ChatLiteLLMRouter`."""
+
+    router: Any = None
+
+
+def test_a_router_of_litellm_is_asked_to_send_to_no_other_model():
+    seen = []
+    model = RouterModel(client=ModuleType("litellm"), send=lambda one: seen.append(one.model_kwargs))
+    routed(model, "hard").invoke("hi")
+    assert seen == [{"max_retries": 0, "num_retries": 0, "disable_fallbacks": True}]
