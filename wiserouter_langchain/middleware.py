@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
 from wiserouter.errors import MissingExtra
@@ -20,6 +20,7 @@ if find_spec("langchain") is None:
     raise MissingExtra("WiseRouterMiddleware", "langchain", "langchain-agents")
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import ensure_config
 
@@ -33,11 +34,20 @@ from wiserouter_langchain.runnable import RunnableWiseRouter
 logger = logging.getLogger("wiserouter.langchain")
 
 
-class WiseState(AgentState[Any]):
-    """The agent's state; `wise_run` is the id of the current run, and `wise_model` the model that answered last."""
+def _latest(_: str | None, value: str | None) -> str | None:
+    """Return the value that was written last: agents that work as tools at the same time may each hand back theirs."""
+    return value
 
-    wise_run: NotRequired[str | None]
-    wise_model: NotRequired[str | None]
+
+class WiseState(AgentState[Any]):
+    """The agent's state; `wise_run` is the id of the current run, and `wise_model` the model that answered last.
+
+    The calls go by `wise_own_run`, which no agent that works as a tool gets or hands back.
+    """
+
+    wise_run: NotRequired[Annotated[str | None, _latest]]
+    wise_model: NotRequired[Annotated[str | None, _latest]]
+    wise_own_run: NotRequired[Annotated[str | None, PrivateStateAttr]]
 
 
 class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -83,7 +93,8 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """Begin a run with no model chosen: the one that the configuration names, or a new one."""
-        return {"wise_run": stated_run(ensure_config()) or uuid4().hex, "wise_model": None}
+        run = stated_run(ensure_config()) or uuid4().hex
+        return {"wise_run": run, "wise_own_run": run, "wise_model": None}
 
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Write the model that answered to the state."""
@@ -91,12 +102,13 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         record = next(filter(None, records), None)
         return None if record is None else {"wise_model": record["model"]}
 
-    def after_agent(self, state: Any, runtime: Any) -> None:
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """End the run, unless the configuration named it: then it may go on."""
-        run, config = state.get("wise_run"), ensure_config()
+        run, config = state.get("wise_own_run"), ensure_config()
         if self._router.unit == "run" and run and not stated_run(config):
             router = self._paid(runtime)
             router.paid_by(payer_of(router._environment, config)).end_run(run)
+        return {"wise_run": run}
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -122,7 +134,7 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
         self._warn_of_another(request.model)
-        router, run = self._paid(request.runtime), request.state.get("wise_run")
+        router, run = self._paid(request.runtime), request.state.get("wise_own_run")
         if router.unit != "run" or not isinstance(run, str):
             return router
         above = run_at_work(router.core)
@@ -141,7 +153,7 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _at_work(self, request: Any) -> AbstractContextManager[None]:
         """Return the block in which a tool works for the run of its agent."""
-        run = request.state.get("wise_run")
+        run = request.state.get("wise_own_run")
         if self._router.unit != "run" or not isinstance(run, str):
             return nullcontext()
         router = self._paid(request.runtime)

@@ -1,15 +1,18 @@
 """Agents under the middleware: one model, one budget and one score for each run, with its tools and sub-agents."""
 
 import asyncio
+from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelFallbackMiddleware
-from langchain_core.messages import AIMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from support.agent_runs import MIXED, RATES, ledger_usd, model_of, routed, thread
+from support.caching_chat import CachingChat
 from support.chat_calls import City, weather
 from support.chat_stub import StubChat
 from wiserouter import Budget, Conversations
@@ -114,6 +117,30 @@ def test_a_sub_agent_draws_on_the_budget_of_the_run_that_calls_it(way):
     assert llm.core.status().charged == 4 + 3 * 4
     assert llm.core.status().spent_usd == pytest.approx(ledger_usd(providers), rel=1e-12)
     assert len(served(out)) == 4
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("n_at_once", [1, 2])
+def test_sub_agents_that_hand_back_their_state_leave_the_run_of_their_agent_as_it_is(way, n_at_once, monkeypatch):
+    llm, _ = routed(MIXED, unit="run", steps=3)
+    inner, sub_agents = agent_of(llm), []
+
+    @tool
+    def research(location: str, tool_call_id: Annotated[str, InjectedToolCallId]):
+        """Ask another agent, and hand back its state, as the sub-agents of deepagents do."""
+        theirs = inner.invoke({"messages": [("human", f"weather in '{location}'?")]})
+        sub_agents.append(theirs["wise_run"])
+        return Command(update={**theirs, "messages": [ToolMessage("sunny", tool_call_id=tool_call_id)]})
+
+    def several(*args):
+        return [{**each, "id": f"{each['id']}-{k}"} for each in StubChat._calls(*args) for k in range(n_at_once)]
+
+    monkeypatch.setattr(CachingChat, "_calls", several)
+    out = call(agent_of(llm, [research]), way)
+    assert out["wise_run"] not in sub_agents
+    assert set(served(out)) == {out["wise_model"]}
+    assert llm.core.status().decided == 1 + len(sub_agents)
+    assert llm.core.snapshot().committed_usd == 0
 
 
 def working_agent(llm, ask, **options):
