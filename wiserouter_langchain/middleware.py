@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NamedTuple, NotRequired
 from uuid import uuid4
 
 from wiserouter.errors import MissingExtra
@@ -23,6 +23,7 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import ensure_config
+from langgraph.types import Command
 
 from wiserouter.integration import Unit
 from wiserouter_langchain.calls.call_environment import payer_of
@@ -37,6 +38,18 @@ logger = logging.getLogger("wiserouter.langchain")
 def _latest(_: str | None, value: str | None) -> str | None:
     """Return the value that was written last: agents that work as tools at the same time may each hand back theirs."""
     return value
+
+
+class _Ending(NamedTuple):
+    """A run that ends, and the router whose scope has paid for it."""
+
+    router: RunnableWiseRouter
+    run: str
+
+
+def _leaves(result: Any) -> bool:
+    """Return True if a tool hands over to another agent of the graph around its own, as those of a swarm do."""
+    return isinstance(result, Command) and result.graph == Command.PARENT
 
 
 class WiseState(AgentState[Any]):
@@ -104,11 +117,9 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """End the run, unless the configuration named it: then it may go on."""
-        run, config = state.get("wise_own_run"), ensure_config()
-        if self._router.unit == "run" and run and not stated_run(config):
-            router = self._paid(runtime)
-            router.paid_by(payer_of(router._environment, config)).end_run(run)
-        return {"wise_run": run}
+        if ending := self._ending(state, runtime):
+            ending.router.end_run(ending.run)
+        return {"wise_run": state.get("wise_own_run")}
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -123,14 +134,28 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(request.override(model=self._model(request)))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Let the model calls of a tool draw on the budget of this run."""
+        """Let the model calls of a tool draw on the budget of this run, and end it where the tool leaves the agent."""
         with self._at_work(request):
-            return handler(request)
+            result = handler(request)
+        if _leaves(result) and (ending := self._ending(request.state, request.runtime)):
+            ending.router.end_run(ending.run)
+        return result
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Let the model calls of a tool draw on the budget of this run."""
+        """Let the model calls of a tool draw on the budget of this run, and end it where the tool leaves the agent."""
         with self._at_work(request):
-            return await handler(request)
+            result = await handler(request)
+        if _leaves(result) and (ending := self._ending(request.state, request.runtime)):
+            await ending.router.aend_run(ending.run)
+        return result
+
+    def _ending(self, state: Any, runtime: Any) -> _Ending | None:
+        """Return the run that ends with the agent; None where the configuration named it: then it may go on."""
+        run, config = state.get("wise_own_run"), ensure_config()
+        if self._router.unit != "run" or not run or stated_run(config):
+            return None
+        router = self._paid(runtime)
+        return _Ending(router.paid_by(payer_of(router._environment, config)), run)
 
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
         self._warn_of_another(request.model)

@@ -6,9 +6,10 @@ from typing import Annotated
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelFallbackMiddleware
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from support.agent_runs import MIXED, RATES, ledger_usd, model_of, routed, thread
@@ -140,6 +141,25 @@ def test_sub_agents_that_hand_back_their_state_leave_the_run_of_their_agent_as_i
     assert out["wise_run"] not in sub_agents
     assert set(served(out)) == {out["wise_model"]}
     assert llm.core.status().decided == 1 + len(sub_agents)
+    assert llm.core.snapshot().committed_usd == 0
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_an_agent_that_hands_over_to_another_one_of_its_graph_ends_its_run(way):
+    llm, _ = routed(unit="run", steps=1)
+
+    @tool
+    def hand_over(tool_call_id: Annotated[str, InjectedToolCallId]):
+        """Hand over to the other agent, as in a swarm."""
+        told = {"messages": [ToolMessage("over to you", tool_call_id=tool_call_id), HumanMessage("go on")]}
+        return Command(goto="second", graph=Command.PARENT, update=told)
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("first", agent_of(llm, [hand_over]), destinations=("second",))
+    graph.add_node("second", agent_of(llm))
+    graph.add_edge(START, "first")
+    call(graph.compile(), way)
+    assert llm.core.status().decided == llm.core.status().conversations.ended == 2
     assert llm.core.snapshot().committed_usd == 0
 
 
