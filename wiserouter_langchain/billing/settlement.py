@@ -174,6 +174,8 @@ def _is_complete(message: BaseMessage) -> bool:
 def reported_usd(message: BaseMessage) -> float | None:
     """Return the cost that a cache, langchain-litellm or OpenRouter reports in the message, if one does.
 
+    LiteLLM's router reports a cost of 0 for a deployment whose price it does not know, so that is none.
+
     Raises
     ------
     InvalidInput
@@ -183,7 +185,7 @@ def reported_usd(message: BaseMessage) -> float | None:
     metadata = message.response_metadata
     reports = (
         _get(usage, "total_cost"),
-        metadata.get("response_cost"),
+        metadata.get("response_cost") or None,
         metadata.get("cost"),
         _get(metadata.get("token_usage"), "cost"),
     )

@@ -158,6 +158,7 @@ def test_a_service_tier_costs_what_the_catalogue_says_at_that_moment(now):
             0.0,
         ),
         (AIMessage("x", response_metadata={"response_cost": 0.5}), 0.5),
+        (AIMessage("x", response_metadata={"response_cost": 0.0}), None),
         (AIMessage("x", response_metadata={"cost": 0.25}), 0.25),
         (AIMessage("x", response_metadata={"token_usage": {"cost": 0.125}}), 0.125),
         (AIMessage("x", response_metadata={"cost": True, "response_cost": "much"}), None),

@@ -91,6 +91,16 @@ def test_an_odd_cost_is_odd_even_beside_a_usage(cost):
     assert llm.core.status().presumed == 1
 
 
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_call_to_which_litellm_gives_no_price_is_charged_its_tokens(limit):
+    answering = pool(Odd, usage=GOOD, reported={"response_cost": 0.0})
+    llm = hard(answering) if limit == "hard" else expected(answering)
+    llm.invoke("hello", {"configurable": {"wise_model": "large"}})
+    price = PRICES["large"]
+    tokens_usd = GOOD["input_tokens"] * price.input + GOOD["output_tokens"] * price.output
+    assert llm.core.status().spent_usd == pytest.approx(tokens_usd)
+
+
 @pytest.mark.parametrize(("reported", "billed"), [((0, 40), (5, 40)), ((30, 0), (30, 11))])
 def test_a_usage_that_lacks_the_prompt_or_the_answer_is_presumed_or_completed(reported, billed):
     usage = dict(zip(("input_tokens", "output_tokens"), reported, strict=True))
