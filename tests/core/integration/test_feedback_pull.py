@@ -236,6 +236,27 @@ def test_a_server_that_closes_the_connection_without_an_answer_is_asked_again():
     assert len(waited) == ATTEMPTS - 1
 
 
+@pytest.mark.parametrize("length", ["content-length: 12", "transfer-encoding: chunked"])
+def test_an_answer_that_ends_in_the_middle_is_asked_for_again(length):
+    halves = [b'c\r\n{"data"', b'{"data"'][length.startswith("content")]
+    waited = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            for _ in range(ATTEMPTS):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4_096)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n" + length.encode() + b"\r\n\r\n" + halves)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(ConnectionError, match="closed the connection in the middle of its answer: try again"):
+            request_json(f"http://127.0.0.1:{server.getsockname()[1]}/", sleep=waited.append)
+        answering.join()
+    assert len(waited) == ATTEMPTS - 1
+
+
 def closed(server):
     connection, _ = server.accept()
     with connection:

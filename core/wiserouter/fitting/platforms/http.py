@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from http.client import IncompleteRead
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
@@ -122,8 +123,13 @@ def _sent(request: Request, url: str) -> Any:
     try:
         with opened(request, TIMEOUT_S) as answer:
             text = answer.read(MAX_BYTES)
+            is_cut = len(text) < MAX_BYTES and bool(answer.length)  # what is still to come
     except HTTPError as error:
         raise refusal_of(error, url) from None
+    except IncompleteRead:
+        is_cut = True
+    if is_cut:
+        raise ConnectionError(f"{urlsplit(url).netloc} closed the connection in the middle of its answer: try again")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
