@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +41,16 @@ class JournalReader:
         """
         newest = Path(self.path)
         older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(newest, age)).exists()]
-        for path in [*older, newest]:
-            with path.open(encoding="utf-8-sig", errors="replace") as lines:
-                for line in journal_lines(lines):
-                    event = event_of(line)
-                    if event is not None:
-                        yield event
-                    elif line.strip():
-                        self.skipped += 1
+        with ExitStack() as opened:  # all at once, for a writer may rotate them while they are read
+            files = [
+                opened.enter_context(path.open(encoding="utf-8-sig", errors="replace")) for path in [*older, newest]
+            ]
+            for line in chain.from_iterable(map(journal_lines, files)):
+                event = event_of(line)
+                if event is not None:
+                    yield event
+                elif line.strip():
+                    self.skipped += 1
 
 
 def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]:

@@ -190,6 +190,18 @@ def test_a_full_file_is_set_aside_and_still_read(path):
     assert len(found) >= 4
 
 
+def test_files_that_are_set_aside_while_they_are_read_are_read_whole_and_once(path):
+    names = [path, *(path.with_name(f"{path.name}.{age}") for age in (1, 2, 3))]
+    for age, name in enumerate(names):
+        name.write_text("".join(json.dumps({"event": "release", "id": f"{age} {line}"}) + "\n" for line in range(2)))
+    reading = iter(JournalReader(path))
+    found = [next(reading)["id"]]
+    for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+        newer.replace(older)
+    path.write_text("")
+    assert found + [event["id"] for event in reading] == [f"{age} {line}" for age in (3, 2, 1, 0) for line in range(2)]
+
+
 def test_of_several_writers_of_one_file_one_sets_it_aside(path):
     journals = [Journal(path, max_bytes=2_000) for _ in range(4)]
     written = [f"{number:04}" for number in range(120)]
