@@ -429,6 +429,14 @@ def test_a_journal_is_read_as_it_was_written(tmp_path):
     assert log.expected_cost_usd[1] == pytest.approx(COST[1])
 
 
+def test_lines_that_a_journal_has_twice_count_once(tmp_path):
+    path = tmp_path / "d.jsonl"
+    once = served(router(), path, 5, amount_usd=10.0)
+    path.write_text(2 * path.read_text())
+    twice = read_decisions(JournalReader(path))
+    assert (twice.n, twice.cost_usd.tolist()) == (5, once.cost_usd.tolist())
+
+
 def test_a_skipped_query_costs_and_yields_nothing(tmp_path):
     one = router(policy=Offline(allow_skip=True, accounting="paper"))
     journal = one.journal_to(tmp_path / "d.jsonl")
@@ -520,7 +528,12 @@ def test_damaged_lines_of_a_journal_are_left_out(tmp_path):
     whole = served(router(), path, 20, amount_usd=40.0)
     lines = path.read_text().splitlines()
     events = [json.loads(line) for line in lines]
-    bad = [json.dumps({name: value for name, value in events[0].items() if name != left_out}) for left_out in events[0]]
+    bad = [
+        json.dumps(
+            {name: value for name, value in (events[0] | {"id": f"without {left_out}"}).items() if name != left_out}
+        )
+        for left_out in events[0]
+    ]
     bad += ["[" * 100_000, '{"event": "charge", "id": "a"}', '{"event": "reward", "id": "a", "reward": NaN}', "7"]
     path.write_text("\n".join([*lines, *bad]) + "\n")
     reader = JournalReader(path)

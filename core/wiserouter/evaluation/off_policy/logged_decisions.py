@@ -255,7 +255,7 @@ def _decisions(drawn: list[_Drawn], outcomes: dict[str, dict[str, float]], left_
 
 def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[_Drawn], dict[str, dict[str, float]], int]:
     """Return the decisions since the last refit of the contexts, all outcomes, and the number of earlier decisions."""
-    drawn: list[_Drawn] = []
+    drawn: dict[str, _Drawn] = {}  # by id, so that a line that was copied twice is one decision
     names: dict[Any, Any] = {}
     outcomes: dict[str, dict[str, float]] = {}
     runs: dict[str, str] = {}
@@ -269,15 +269,15 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[_Drawn], dict[str
         elif kind == "decision" and not is_observed(event["scope"]):
             context = event["context"]
             if share.setdefault(context["id"], context["share"]) != context["share"]:
-                left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}
-            drawn.append(_drawn_of(event, names))
+                left_out, drawn, share = left_out + len(drawn), {}, {context["id"]: context["share"]}
+            drawn[event["id"]] = _drawn_of(event, names)
         elif kind == "charge":
             outcomes.setdefault(event["id"], {})["cost_usd"] = event["cost_usd"]
         elif kind == "reward":
             scores[event["id"]] = with_event(scores.get(event["id"], {}), event)
             learned = evidence(scores[event["id"]])
             outcomes.setdefault(event["id"], {})["reward"] = np.nan if learned is None else learned.reward
-    return drawn, _of_runs(outcomes, runs), left_out
+    return list(drawn.values()), _of_runs(outcomes, runs), left_out
 
 
 def _of_runs(outcomes: dict[str, dict[str, float]], runs: dict[str, str]) -> dict[str, dict[str, float]]:
