@@ -45,6 +45,16 @@ KNOWN = {
         },
         [],
     ),
+    "OpenLLMetry, several parts": (
+        {
+            "llm.request.type": "chat",
+            "gen_ai.request.model": "gpt-mini",
+            **FORMERLY_USED,
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": json.dumps([{"type": "text", "text": "sort a list"}]),
+        },
+        [],
+    ),
     "the AI SDK": ({"gen_ai.request.model": "gpt-mini", "ai.prompt.messages": json.dumps(ASK), **USED}, []),
     "conventions 1.27": ({**CHAT, **USED}, [event("gen_ai.content.prompt", **{"gen_ai.prompt": json.dumps(ASK)})]),
     "conventions 1.28": (
@@ -107,6 +117,19 @@ def test_a_span_of_litellm_has_its_cost_and_its_call_id():
     attributes, _ = KNOWN["LiteLLM"]
     (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": {**attributes, "gen_ai.cost.total_cost": 0.002}})
     assert (call.cost_usd, call.ids) == (0.002, ("s-1", "c-2"))
+
+
+def test_a_span_of_pydantic_ai_has_its_cost():
+    (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": {**CHAT, **USED, "operation.cost": 0.002}})
+    assert call.cost_usd == 0.002
+
+
+def test_a_score_of_a_step_counts_for_its_calls_in_spans_of_the_python_sdk():
+    step, call = ({"trace_id": "0xaa", "span_id": span_id} for span_id in ("0xcc", "0xbb"))
+    score = {"gen_ai.evaluation.name": "good", "gen_ai.evaluation.score.value": 1.0}
+    (found,) = SOURCES["otel"].scores({"context": step, "events": [event("gen_ai.evaluation.result", **score)]})
+    (called,) = SOURCES["otel"].calls({"context": call, "parent_id": "0xcc", "attributes": CHAT})
+    assert called.ids == ("bb", found.target, "aa")
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,14 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         session = text_of(first_filled(attributes, "gen_ai.conversation.id", "session.id"))
         own = (_span_id(span), attributes.get("gen_ai.response.id"), attributes.get("litellm.call_id"))
         yield ImportedCall(
-            ids=texts([*own, first_filled(span, *_PARENTS), _trace_id(span), session]),
+            ids=texts([*own, _without_mark(first_filled(span, *_PARENTS)), _trace_id(span), session]),
             model=model,
             started_s=started_s,
             prompt=_prompt(attributes) or _prompt_of_events(span, attributes),
             input_tokens=first_number(attributes, *_INPUT),
             output_tokens=first_number(attributes, *_OUTPUT),
             cached_tokens=first_number(attributes, *_CACHED),
-            cost_usd=first_number(attributes, "llm.cost.total", "gen_ai.usage.cost", "gen_ai.cost.total_cost"),
+            cost_usd=first_number(attributes, *_COSTS),
             latency_s=seconds_between(started_s, ended_s),
             conversation=session,
             group=text_of(attributes.get("gen_ai.request.model")),
@@ -96,6 +96,7 @@ _CACHED = (
     "llm.token_count.prompt_details.cache_read",
     "gen_ai.usage.cache_read_input_tokens",
 )
+_COSTS = ("llm.cost.total", "gen_ai.usage.cost", "gen_ai.cost.total_cost", "operation.cost")
 _PROMPTS = ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages", "ai.prompt.messages")
 _TIMES = ("timeUnixNano", "time_unix_nano", "timestamp", "observedTimeUnixNano", "observed_time_unix_nano")
 _PARENTS = ("parentSpanId", "parent_span_id", "parent_id")
@@ -211,6 +212,9 @@ def _message(given: Recorded) -> dict[str, Any]:
     """Return a message; OpenInference wraps it, and its parts, once more, or the names of their fields."""
     fields = dict(mapping_of(given.get("message"))) or _without_prefix(given, "message.")
     parts = map(mapping_of, list_of(fields.get("contents")) or _numbered(fields, "contents."))
+    written = list_of(json_of(fields.get("content")))  # OpenLLMetry writes a content of several parts as JSON
+    if written and all("type" in mapping_of(one) for one in written):
+        fields["content"] = written
     content = [mapping_of(one.get("message_content")) or _without_prefix(one, "message_content.") for one in parts]
     return {"content": content, **fields} if content else fields
 
@@ -222,13 +226,18 @@ def _without_prefix(fields: Recorded, prefix: str) -> dict[str, Any]:
 def _span_id(span: Recorded) -> str:
     context = mapping_of(span.get("context"))
     found = first_filled(span, "spanId", "span_id", "context.span_id") or context.get("span_id")
-    return text_of(found).removeprefix("0x")
+    return _without_mark(found)
 
 
 def _trace_id(span: Recorded) -> str:
     context = mapping_of(span.get("context"))
     found = first_filled(span, "traceId", "trace_id", "context.trace_id") or context.get("trace_id")
-    return text_of(found).removeprefix("0x")
+    return _without_mark(found)
+
+
+def _without_mark(id_: object) -> str:
+    """Return an id without the mark of hexadecimal digits, which the Python SDK writes before each."""
+    return text_of(id_).removeprefix("0x")
 
 
 def _has_failed(span: Recorded) -> bool:
