@@ -64,6 +64,21 @@ def test_an_import_that_was_stopped_or_had_no_room_at_its_end_counts_no_call_twi
     assert not list(tmp_path.glob("log.parquet.*"))
 
 
+def test_an_import_that_was_killed_while_it_deleted_its_parts_begins_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_writer, "PART_ROWS", 3)
+    log = tmp_path / "log.parquet"
+
+    def killed(parts):
+        (parts / "00000.parquet").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as kill, pytest.raises(KeyboardInterrupt):
+        kill.setattr(log_writer.shutil, "rmtree", killed)
+        write_pages(LogWriter(log, {}, request={}), tmp_path)
+    assert write_pages(LogWriter(log, {}, request={}), tmp_path).calls == 13
+    assert pl.read_parquet(log)["call_id"].to_list() == [f"c-{n:02}" for n in range(13)]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -21,6 +21,7 @@ from wiserouter.validation import check_replaceable
 PART_ROWS = 50_000
 """Rows of one part: what an import that was stopped reads again at most."""
 
+_STATE = "state.json"
 _TEXTS = ("call_id", "prompt", "model", "conversation", "group")
 _NUMBERS = ("reward", "cost_usd", "latency_s", "started_s")
 _COUNTS = ("input_tokens", "output_tokens", "cached_tokens")
@@ -102,7 +103,7 @@ class LogWriter:
         self._resume()
 
     def _resume(self) -> None:
-        state = self._parts / "state.json"
+        state = self._parts / _STATE
         if not state.exists():
             return
         kept = json.loads(state.read_text())
@@ -165,6 +166,7 @@ class LogWriter:
             written.replace(self._path)
         finally:
             written.unlink(missing_ok=True)
+        (self._parts / _STATE).unlink(missing_ok=True)  # first, for nothing goes on from some of the parts
         shutil.rmtree(self._parts)
 
     def _cost_usd(self, call: ImportedCall) -> float | None:
@@ -199,7 +201,7 @@ class LogWriter:
         state = {"request": self._request, "counts": asdict(self.counts), "cursor": cursor, "n_parts": self._n_parts}
         new = self._parts / "state.new"
         new.write_text(json.dumps(state))
-        new.replace(self._parts / "state.json")  # the parts so far count from now on
+        new.replace(self._parts / _STATE)  # the parts so far count from now on
 
 
 def _count(tokens: float | None) -> float | None:
