@@ -138,7 +138,7 @@ def _notes(counts: ImportCounts, scores: Scores, source: str) -> list[str]:
         (counts.older, "left out: from before --since"),
         (counts.no_time, "left out: no time to compare to --since, or none that can be read"),
         (counts.other_group, "left out: of other groups"),
-        (counts.repeated, "left out: found once more in the files"),
+        (counts.repeated, "left out: found once more"),
         (scores.refused, "scores refused: no verdict, and not on the scale (--scale)"),
         (scores.unread, "records of --scores left out: no id and score"),
     ]

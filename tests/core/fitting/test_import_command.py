@@ -77,7 +77,7 @@ def test_a_call_in_two_exports_that_overlap_counts_once(tmp_path):
     log = tmp_path / "log.parquet"
     done = run("litellm-payloads", tmp_path / "june.jsonl", tmp_path / "july.jsonl", "-o", log)
     assert "31 calls in" in done.stdout
-    assert "5 left out: found once more in the files" in done.stdout
+    assert "5 left out: found once more" in done.stdout
     assert pl.read_parquet(log).height == 31
 
 

@@ -79,6 +79,14 @@ def test_an_import_that_was_killed_while_it_deleted_its_parts_begins_again(tmp_p
     assert pl.read_parquet(log)["call_id"].to_list() == [f"c-{n:02}" for n in range(13)]
 
 
+def test_a_call_that_moves_to_the_next_page_counts_once(tmp_path):
+    first, second, third = ({**PAYLOAD, "litellm_call_id": f"c-{n}"} for n in range(3))
+    pages = [([first, second], ["2"]), ([second, third], None)]
+    log = LogWriter(tmp_path / "log.parquet", {}, request={})
+    counts = import_pages(source("litellm-payloads"), pages, [], [], Scores(), Wanted(), log, lambda *_: None)
+    assert (counts.calls, counts.repeated) == (3, 1)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -43,8 +43,8 @@ class ImportCounts:
         tokens and prices; and without a score.
     no_prompt, no_model, failed, older, no_time, other_group, repeated : int
         Number of calls left out: without a stored prompt, without the name of a model, failed or answered from a cache
-        of answers, from before the start, without a time that could be compared to it, of other groups, found once more
-        in exported files.
+        of answers, from before the start, without a time that could be compared to it, of other groups, found once
+        more.
     models : dict of str to int
         Number of calls by model.
     """

@@ -117,9 +117,10 @@ def import_pages(
     """Write the calls of pages, each with the cursor after it; a stopped import goes on after its last part."""
     scores.add(scored)
     _take_files(source, paths, scores, report)
+    met: set[int] = set()  # what comes in while pages are read by their number moves calls to the next page
     for records, cursor in pages:
         for record in records:
-            _add(source.calls(record), scores, wanted, log)
+            _add(_not_met(source.calls(record), met, log.counts), scores, wanted, log)
         report("calls", len(records))
         log.save(cursor)
     log.finish()
