@@ -249,7 +249,7 @@ def test_an_answer_that_ends_in_the_middle_is_asked_for_again(length):
                     connection.recv(4_096)
                     connection.sendall(b"HTTP/1.1 200 OK\r\n" + length.encode() + b"\r\n\r\n" + halves)
 
-        answering = threading.Thread(target=answer)
+        answering = threading.Thread(target=answer, daemon=True)
         answering.start()
         with pytest.raises(ConnectionError, match="closed the connection in the middle of its answer: try again"):
             request_json(f"http://127.0.0.1:{server.getsockname()[1]}/", sleep=waited.append)
