@@ -39,7 +39,7 @@ def sweep():
 def swept(request):
     yield
     logging.getLogger("wiserouter").setLevel(logging.NOTSET)  # a command run in this process may have silenced it
-    if request.path.parent.name in {"litellm", "langchain"}:
+    if {"litellm", "langchain"} & {*request.path.parts}:
         sweep()
 
 
