@@ -3,7 +3,6 @@
 import errno
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from urllib.request import urlopen
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 from support.batch_routers import MODELS, wiserouter
 from support.batch_stub import BatchStub, batch_stub
 from support.provider_batch_stubs import AnthropicHandler, GeminiHandler, provider_stub
-from wiserouter.cli import app
+from wiserouter.cli import alone, app
 from wiserouter.cli.batch import send
 from wiserouter.errors import InvalidInput, WiseRouterError
 
@@ -71,16 +70,23 @@ def test_a_service_is_sent_each_file_once_and_billed_what_it_bills(begun, monkey
 def test_two_runs_at_once_send_each_file_once(begun, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     folder, _ = begun(10, 1.0, models=MODELS[:1])
-    meet, keep = threading.Barrier(2), BatchStub.keep
+    meet, waits, keep, locked = threading.Barrier(2), threading.Event(), BatchStub.keep, alone._locked
+
+    def tried(file):
+        if found := locked(file):
+            return found
+        waits.set()
+        return found
 
     def slow(stub, content):
-        time.sleep(0.5)  # so that the other run begins before this file is known to be sent
+        waits.wait(30)  # the other run begins before this file is known to be sent
         return keep(stub, content)
 
     def run(url):
         meet.wait(30)
         send(folder, url, as_json=True)
 
+    monkeypatch.setattr(alone, "_locked", tried)
     monkeypatch.setattr(BatchStub, "keep", slow)
     with batch_stub() as stub, ThreadPoolExecutor(2) as both:
         list(both.map(run, [stub.url] * 2))

@@ -1,6 +1,6 @@
 """The question of a call: short answers, text that programs add, and any text at all in bounded time."""
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -149,9 +149,9 @@ def test_the_time_grows_with_the_length_only(text):
     def seconds(part):
         times = []
         for _ in range(3):
-            start = perf_counter()
+            start = process_time()
             question_of([Message("user", [part]), Message("user", ["ok"])])
-            times.append(perf_counter() - start)
+            times.append(process_time() - start)
         return min(times)
 
     assert seconds(text) < max(0.2, 40 * seconds(text[: LENGTH // 10]))
@@ -159,9 +159,9 @@ def test_the_time_grows_with_the_length_only(text):
 
 def test_many_messages_are_read_once():
     conversation = [Message("user", [TASK])] + [Message("user", ["Observation: " + "x" * 1_000])] * 3_000
-    start = perf_counter()
+    start = process_time()
     assert question_of(conversation) == Question(TASK, informative=True)
-    assert perf_counter() - start < 1.0
+    assert process_time() - start < 1.0
 
 
 def test_a_result_follows_its_heading():

@@ -2,7 +2,6 @@ import json
 import logging
 import os
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -248,16 +247,15 @@ def test_a_file_that_is_moved_away_is_begun_again(path):
 
 def test_nobody_waits_and_a_dropped_line_is_counted_and_logged_once(path, caplog):
     journal = Journal(path, max_waiting=3)
-    gate = threading.Event()
-    journal.note(lambda: {"waited": gate.wait(10)})
-    time.sleep(0.05)  # the writer holds the first
+    held, gate = threading.Event(), threading.Event()
+    journal.note(lambda: {"waited": held.set() or gate.wait(60)})
+    assert held.wait(30)  # the writer has the first
     with caplog.at_level(logging.WARNING, "wiserouter"):
-        start = time.perf_counter()
         for i in range(50):
             journal.note(lambda i=i: {"i": i})
-        assert time.perf_counter() - start < 1.0
     gate.set()
-    assert journal.flush()
+    assert journal.flush(30.0)
+    assert lines(path)[0]["waited"]  # no note has waited for the writer, which would have waited in vain
     assert journal.dropped == 47
     assert len(caplog.records) == 1
     assert [event.get("i") for event in lines(path)] == [None, 0, 1, 2]

@@ -34,8 +34,8 @@ def redis_place(url):
 
     def advance(seconds):  # the server's clock is this machine's
         end = time.time() + seconds
-        while time.time() < end:
-            time.sleep(end + 0.001 - time.time())
+        while (left_s := end - time.time()) > 0:
+            time.sleep(left_s + 0.001)
 
     yield Place(open_engine, advance, short_s=0.1)
     for engine in engines:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -81,23 +80,33 @@ async def test_a_refusal_of_a_call_whose_caller_has_left_is_no_error_in_the_log(
 
 @pytest.mark.parametrize("n_threads", [1, 4])
 def test_the_end_of_the_loop_stops_no_step_and_leaves_no_result_that_is_not_undone(n_threads):
-    begun, done, undone = threading.Event(), [], []
+    begun, ending, done, undone = threading.Event(), threading.Event(), [], []
 
     def step(n):
         begun.set()
-        time.sleep(0.01)
+        ending.wait(30)
         done.append(n)
         return n
 
-    async def main():
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(n_threads))
-        tasks = [asyncio.create_task(offload(partial(step, n), undone.append)) for n in range(8)]
-        await asyncio.to_thread(begun.wait, 5) if n_threads > 1 else await asyncio.sleep(0.005)
-        return tasks
+    async def until_the_loop_ends():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
 
-    received = [task.result() for task in asyncio.run(main()) if not task.cancelled()]  # on a busy machine
-    assert sorted(done) == sorted(undone + received) == list(range(8))
-    assert undone
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(n_threads))
+        tasks = [asyncio.create_task(offload(partial(step, n), undone.append)) for n in range(8)]
+        held = asyncio.create_task(until_the_loop_ends())
+        async with asyncio.timeout(30):
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+        return tasks, held
+
+    tasks, held = asyncio.run(main())
+    assert all(task.cancelled() for task in (*tasks, held))
+    assert sorted(done) == sorted(undone) == list(range(8))
 
 
 async def test_a_result_that_arrives_as_its_caller_is_cancelled_is_undone():
