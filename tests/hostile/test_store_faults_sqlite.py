@@ -81,6 +81,8 @@ def folder_read_only(path):
 
 
 FAULTS = [locked, deleted, deleted_with_its_log, without_its_log, moved, truncated, cut_in_half]
+WITHOUT_REFRESH = "timeout_s=0.3&refresh_s=1000"
+"""The settings of a store that meets a fault in what the test asks of it, not in its own thread before."""
 DURATIONS_S = [1.5, pytest.param(10.0, marks=pytest.mark.slow)]
 
 
@@ -183,7 +185,7 @@ def test_thirty_calls_on_a_locked_file_are_all_told_later(path, routers, ledger,
 )
 def test_what_happened_to_the_file_is_said_in_one_line(path, routers, caplog, fault, line):
     caplog.set_level(logging.WARNING, "wiserouter")
-    (router,) = routers(HARD, n=1)
+    (router,) = routers(HARD, n=1, settings=WITHOUT_REFRESH)
     router.charge(router.decide(context=0), 0.5)
     with fault(path), pytest.raises(StoreUnavailable, match=line):
         router._store.refresh()
@@ -237,7 +239,7 @@ def test_a_log_that_was_cut_is_named_with_its_remedy(path, routers):
 
 
 def test_a_file_that_takes_its_place_is_refused(path, routers, tmp_path):
-    (router,) = routers(HARD, n=1)
+    (router,) = routers(HARD, n=1, settings=WITHOUT_REFRESH)
     copy = shutil.copy(path, tmp_path / "copy.db")
     router.charge(router.decide(context=0), 0.5)
     path.unlink()

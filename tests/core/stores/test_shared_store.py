@@ -99,7 +99,8 @@ def test_workers_on_leases_spend_all_and_never_more(opened):
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 def test_a_lease_is_given_back_at_the_end_and_that_of_a_killed_worker_is_presumed(opened, clock, limit):
     """Under a hard limit: the worker may have made calls that it did not report. Otherwise it is given back."""
-    ending, dying, other = opened(lease_share=0.2), opened(lease_share=0.2), opened()
+    ending, other = opened(lease_share=0.2), opened()
+    dying = opened(lease_share=0.2, refresh_s=1e9, flush_s=1e9)  # its thread is dead as well
     ending.open("s", Budget(10.0, 100, limit=limit))
     for store in (ending, dying):
         store.ledger("s")
@@ -372,6 +373,19 @@ def test_a_forked_worker_has_leases_of_its_own(opened, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert leases.left_usd("s") == 0.0
     assert leases.id("s") != mine
+
+
+def test_a_worker_follows_the_change_of_another_one_within_a_second(opened, clock):
+    one, other = opened(), opened()
+    for store in (one, other):
+        store.open("s", Budget(10.0, 100, limit="hard"))
+    other.refresh()
+    sleeps_s = other._worker.client.send_due()
+    one.change("s", BudgetChange(amount_usd=5.0))
+    clock.advance(1.0)
+    other._worker.client.send_due()  # as its thread does
+    assert sleeps_s <= 1.0
+    assert other.ledger("s").left_usd == 5.0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -160,7 +160,8 @@ def test_a_redis_without_memory_does_not_refill_the_budget(opened, caplog):
 def test_a_closed_store_refuses_while_the_line_is_cut_and_loses_no_charge(server, opened, caplog):
     caplog.set_level(logging.WARNING, "wiserouter")
     with line_to(server.port) as line:
-        store, near = opened(f"redis://127.0.0.1:{line.port}/0?timeout_s=0.3"), opened(server.url)
+        url = f"redis://127.0.0.1:{line.port}/0?timeout_s=0.3&refresh_s=1000"  # a caller is the first to meet the cut
+        store, near = opened(url), opened(server.url)
         store.open("s", HARD)
         for name in "ab":
             hold(store, name)
