@@ -5,7 +5,7 @@ import time
 import pytest
 
 from support.redis_faults import DURATIONS_S, FAULTS, full, paused, slow_but, stopped
-from support.redis_servers import MISSING, redis_server
+from support.redis_servers import MISSING, redis_server, wait_until
 from support.traffic import settled
 from wiserouter import Budget, open_store
 from wiserouter.errors import StoreUnavailable
@@ -39,13 +39,14 @@ def test_every_call_under_an_expected_limit_is_counted(server, routers, ledger, 
 @pytest.mark.parametrize("fault", slow_but(full, stopped, paused, full))
 def test_a_hard_budget_continues_on_its_leases(server, routers, ledger, send, fault):
     both = routers(HARD, settings="timeout_s=0.5&on_store_error=local&local_share=0.2")
-    time.sleep(1.2)  # a lease is taken with the first refresh
+    for router in both:
+        settled(router, lambda router=router: router._store._worker.leases.left_usd("default") > 0.0)
     traffic = send(*both, call_s=0.1)
     time.sleep(0.5)
     before = traffic.sent
     with fault(server):
         time.sleep(1.5)
-    assert traffic.sent > before + 5
+        wait_until(lambda: traffic.sent > before + 5, "no calls on the leases", 30.0)
     for router in both:
         settled(router)
     traffic.drain()
