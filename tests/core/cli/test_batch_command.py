@@ -219,9 +219,25 @@ def test_a_file_that_failed_as_a_whole_is_sent_again_with_more_money(begun):
         wiserouter("settle", folder)
 
 
+SLOW = """
+import time
+from wiserouter.cli import main
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+
+exchange = SQLiteEngine.exchange
+
+def slow(*arguments):
+    time.sleep(0.1)
+    return exchange(*arguments)
+
+SQLiteEngine.exchange = slow
+main()
+"""
+
+
 def killed(*arguments, when):
-    """Run a command in a process, and kill it as soon as a condition holds."""
-    command = [sys.executable, "-m", "wiserouter.cli", "batch", *map(str, arguments), "--json"]
+    """Run a command on a slow ledger in a process, and kill it as soon as a condition holds."""
+    command = [sys.executable, "-c", SLOW, "batch", *map(str, arguments), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60.0
     try:
