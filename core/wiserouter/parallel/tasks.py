@@ -7,7 +7,9 @@ number of workers, nor on those that were lost, if the function depends on its t
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
+from multiprocessing import current_process
 from typing import Any, TypeVar
 
 from wiserouter.errors import InvalidInput, WorkersLost
@@ -123,6 +125,10 @@ def _run(function: Callable[[T], R], left: dict[int, T], n_jobs: int | None, n_w
 
 def _placed(function: Callable[[T], R], place: int, task: T) -> tuple[int, R]:
     """Return the result of a task, and its place."""
+    if current_process().name.startswith(
+        "LokyProcess"
+    ):  # Ctrl-C reaches all; the program that it interrupts ends these
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return place, function(task)
 
 
