@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(redis_server() is None, reaso
 REQUESTS, CONNECTIONS = 500, 20
 CHARGED, REFUSED = "wiserouter_charged_usd_total", "wiserouter_refusals_total"
 BUDGET_USD = 0.35  # of the 0.85 that the best model would cost
-READY_S = 180.0  # of a loaded machine
+READY_S = 300.0  # of a loaded machine
 TWO_WORKERS = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
 
 

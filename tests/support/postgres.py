@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+from support.ports import free_port
 
 psycopg = pytest.importorskip("psycopg", reason="the extra postgres is not installed")
 
@@ -36,9 +37,7 @@ def _served(bin_: Path, folder: Path) -> Iterator[str]:
     data = folder / "data"
     make = [bin_ / "initdb", "-D", data, "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale"]
     subprocess.run(make, check=True, capture_output=True, timeout=_PATIENCE_S, **user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     with (folder / "log").open("wb") as log:

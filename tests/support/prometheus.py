@@ -16,7 +16,7 @@ import httpx
 import pytest
 import yaml
 
-from support.proxies import free_port
+from support.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yaml"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,10 +16,11 @@ from typing import Any
 import httpx
 import yaml
 
+from support.ports import free_port
 from support.providers import URL, deployment
 
 TESTS = Path(__file__).parents[1]
-BOOT_S = 90.0
+BOOT_S = 300.0  # of a loaded machine; one that ends is noticed at once
 
 
 def config_of(groups: dict[str, Any], *, url: str = URL, custom_auth: bool = True, **router: Any) -> dict[str, Any]:
@@ -50,12 +50,6 @@ def write(config: dict[str, Any], folder: Path) -> Path:
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(master_key: str) -> dict[str, str]:

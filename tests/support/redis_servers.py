@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from support.ports import free_port, hold
+
 SLOTS = 16_384
 
 
@@ -27,18 +29,11 @@ def redis_server() -> str | None:
     return found
 
 
-def free_port() -> int:
+def redis_port() -> int:
     """Return a free port whose cluster port, 10,000 above, is also free."""
     while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            if port + 10_000 > 65_535:
-                continue
-            try:
-                other.bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                continue
+        port = free_port()
+        if port + 10_000 <= 65_535 and hold(port + 10_000) is not None:
             return port
 
 
@@ -59,7 +54,7 @@ class RedisServer:
     """
 
     def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
-        self.folder, self.port, self._options = folder, port or free_port(), options
+        self.folder, self.port, self._options = folder, port or redis_port(), options
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

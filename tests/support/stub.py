@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from support.ports import free_port
 from support.providers import TOKENS, chat, chunks, cost_usd
-from support.proxies import free_port
 
 
 class Stub:

@@ -9,7 +9,8 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from support.redis_servers import MISSING, free_port, redis_server, serving
+from support.ports import free_port
+from support.redis_servers import MISSING, redis_server, serving
 from wiserouter import Budget, Model, Price, WiseRouter, open_store
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.cli import app

@@ -200,7 +200,8 @@ def test_an_answer_can_be_rated_by_its_decision(proxy):
     body = {"id": rows_of(client, batch.output_file_id)[0]["wiserouter"]["decision"], "score": 0.5}
     url = f"{proxy[0]}/wiserouter/feedback"
     codes = [
-        httpx.post(url, json=body, headers={"Authorization": f"Bearer sk-user-{name}"}).status_code for name in "ab"
+        httpx.post(url, json=body, headers={"Authorization": f"Bearer sk-user-{name}"}, timeout=30).status_code
+        for name in "ab"
     ]
     assert codes == [200, 404]
 
@@ -271,7 +272,7 @@ def test_a_proxy_that_is_killed_goes_on(tmp_path, service):
 def test_two_workers_share_batches_and_budgets(tmp_path, service):
     ledger = service.ledger_usd
     workers = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
-    with running_proxy(config(tmp_path, service.url), tmp_path / "proxy.log", *workers, boot_s=180) as proxy:
+    with running_proxy(config(tmp_path, service.url), tmp_path / "proxy.log", *workers, boot_s=300.0) as proxy:
         client = client_of(proxy)
         with ThreadPoolExecutor(6) as pool:
             done = list(pool.map(lambda i: status_of(client, ("wise", "tight")[i % 2]), range(12)))

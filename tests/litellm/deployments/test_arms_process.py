@@ -69,7 +69,7 @@ def proxy(tmp_path_factory):
 
 def status(proxy, group):
     headers = {"Authorization": f"Bearer {proxy[1]}"}
-    return httpx.get(f"{proxy[0]}/wiserouter/status", headers=headers).json()["groups"][group]
+    return httpx.get(f"{proxy[0]}/wiserouter/status", headers=headers, timeout=30).json()["groups"][group]
 
 
 def wait(condition, timeout_s=30.0):
@@ -126,7 +126,7 @@ def test_a_hard_limit_holds_while_many_ask_at_once(proxy):
 def test_an_arm_retires_alone(proxy):
     admin = {"Authorization": f"Bearer {proxy[1]}"}
     order = {"group": "open", "model": LOW, "retired": True}
-    ordered = httpx.post(f"{proxy[0]}/wiserouter/model", json=order, headers=admin)
+    ordered = httpx.post(f"{proxy[0]}/wiserouter/model", json=order, headers=admin, timeout=30)
     assert ordered.status_code == 200, ordered.text
     served = {ask(proxy, "open", i).headers["x-wiserouter-model"] for i in range(12)}
     assert LOW not in served
@@ -136,5 +136,6 @@ def test_an_arm_retires_alone(proxy):
         f"{proxy[0]}/wiserouter/feedback",
         json={"id": call, "score": 1.0},
         headers={"Authorization": "Bearer sk-user-a"},
+        timeout=30,
     )
     assert rated.status_code == 200

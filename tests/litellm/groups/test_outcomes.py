@@ -9,8 +9,8 @@ import pytest
 
 from support.billing_stub import Behaviour, billing_stub
 from support.groups import HI, fitted, llms
+from support.ports import free_port
 from support.providers import deployment
-from support.proxies import free_port
 from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.groups import attempts
@@ -117,8 +117,8 @@ async def test_a_connection_that_is_refused_is_released(stub, settled, transport
 @LIMITS
 async def test_a_retry_that_succeeds_does_not_cancel_the_cost_of_the_attempt_before(stub, settled, budget):
     litellm_router, router = attached(stub, budget, num_retries=2)
-    stub.behaviours["large"] = Behaviour(delay_s=0.5)
-    await SURFACES["chat"](litellm_router, timeout=0.2)
+    stub.behaviours["large"] = Behaviour(delay_s=2.5)
+    await SURFACES["chat"](litellm_router, timeout=1.5)
     await settled(lambda: outcomes(router) == {"charged": 1, "presumed": 1})
     await settled(lambda: stub.billed == 2)
     if budget is HARD:
@@ -127,9 +127,9 @@ async def test_a_retry_that_succeeds_does_not_cancel_the_cost_of_the_attempt_bef
 
 async def test_each_retry_is_reserved_and_presumed_by_itself(stub, settled):
     litellm_router, router = attached(stub, num_retries=3)
-    stub.behaviour = Behaviour(delay_s=0.5)
+    stub.behaviour = Behaviour(delay_s=1.0)
     with pytest.raises(litellm.Timeout):
-        await SURFACES["chat"](litellm_router, timeout=0.2)
+        await SURFACES["chat"](litellm_router, timeout=0.5)
     await settled(lambda: outcomes(router) == {"presumed": 4})
     await settled(lambda: stub.billed == 4)
     assert router.status().spent_usd >= stub.ledger_usd
@@ -147,17 +147,17 @@ async def test_retries_stop_where_the_budget_bears_no_further_presumption(stub, 
 
 async def test_a_refusal_after_a_timeout_is_released_and_the_timeout_stays_presumed(stub, settled):
     litellm_router, router = attached(stub, num_retries=1)
-    stub.behaviours = {"large": Behaviour(delay_s=0.5), "small": Behaviour(status=429)}
+    stub.behaviours = {"large": Behaviour(delay_s=2.5), "small": Behaviour(status=429)}
     with pytest.raises(litellm.RateLimitError):
-        await SURFACES["chat"](litellm_router, timeout=0.2)
+        await SURFACES["chat"](litellm_router, timeout=1.5)
     await settled(lambda: outcomes(router) == {"presumed": 1, "released": 1})
 
 
 async def test_a_timeout_after_a_refusal_is_presumed_although_the_errors_are_chained(stub, settled):
     litellm_router, router = attached(stub, num_retries=1)
-    stub.behaviours = {"large": Behaviour(status=429), "small": Behaviour(delay_s=0.5)}
+    stub.behaviours = {"large": Behaviour(status=429), "small": Behaviour(delay_s=2.5)}
     with pytest.raises(litellm.Timeout):
-        await SURFACES["chat"](litellm_router, timeout=0.2)
+        await SURFACES["chat"](litellm_router, timeout=1.5)
     await settled(lambda: outcomes(router) == {"presumed": 1, "released": 1})
 
 

@@ -32,7 +32,7 @@ def test_one_warning_of_two_workers(tmp_path):
         options = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
         path, log = write(config, tmp_path), tmp_path / "proxy.log"
         env |= {"DEFAULT_FLUSH_INTERVAL_SECONDS": "1"}
-        with running_proxy(path, log, *options, boot_s=180.0, **env) as (base, _, _):
+        with running_proxy(path, log, *options, boot_s=300.0, **env) as (base, _, _):
             body = {"model": "wise", "messages": [{"role": "user", "content": "q"}]}
             for _ in range(CALLS):  # a connection each, so that both workers answer
                 answer = httpx.post(
