@@ -111,6 +111,8 @@ class BillingStub:
         USD per token of input and of output, by model.
     calls : list of Call
         All calls, in the order of their ends; failures cost 0.
+    received : int
+        The number of calls that have come.
     behaviour : Behaviour
         What it does with the calls of all models that are not in `behaviours`.
     url : str
@@ -155,13 +157,26 @@ class BillingStub:
         with self._lock:
             return sum(call.plain_usd(self.prices_of(call.model)) for call in self.calls if call.cost_usd > 0)
 
+    def receive(self) -> None:
+        with self._lock:
+            self.received += 1
+
     def bill(self, call: Call) -> None:
         with self._lock:
             self.calls.append(call)
 
+    def finish(self, most_s: float = 30.0) -> None:
+        """Wait until every call that it has received is billed, also those that their clients have left."""
+        ends_s = time.monotonic() + most_s
+        while len(self.calls) < self.received:
+            if time.monotonic() > ends_s:
+                raise TimeoutError(f"{self.received} calls were received, {len(self.calls)} are billed")
+            time.sleep(0.01)
+
     def reset(self) -> None:
         """Forget all calls and switches."""
         with self._lock:
+            self.received -= len(self.calls)
             self.calls.clear()
         self.behaviour, self.behaviours = Behaviour(), {}
 
@@ -229,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         stub = self.server.stub
-        stub.received += 1
+        stub.receive()
         path = self.path.partition("?")[0]
         surface = next((name for end, name in SURFACES.items() if path.endswith(end)), None)
         body = _json(raw)
