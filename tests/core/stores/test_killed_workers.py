@@ -119,7 +119,7 @@ def _nothing_is_in_flight(store, caps):
 @NEEDS_REDIS
 @pytest.mark.slow
 def test_a_worker_is_killed_while_it_serves_on_its_lease_and_the_store_is_away(redis):
-    amount_usd, environment = 40.0, {**os.environ, "RESERVATION_TTL_S": str(TTL_S)}
+    amount_usd, environment = 400.0, {**os.environ, "RESERVATION_TTL_S": str(TTL_S)}
     with line_to(urlsplit(redis).port) as line:
         settings = "on_store_error=local&local_share=0.3&lease_ttl_s=1&refresh_s=0.2&timeout_s=0.3"
         url = f"redis://127.0.0.1:{line.port}/0?{urlsplit(redis).query}&{settings}"
@@ -128,7 +128,7 @@ def test_a_worker_is_killed_while_it_serves_on_its_lease_and_the_store_is_away(r
         command = [sys.executable, str(WORKER), url, "s", "serve", "1"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
             lines = [worker.stdout.readline() for _ in range(5)]
-            time.sleep(0.5)  # until it has a lease
+            wait_until(lambda: store.refresh() or store.ledger("s").leased_usd > 0.0, "it takes no lease", 20.0)
             line.pause()
             lines += [worker.stdout.readline() for _ in range(20)]
             worker.kill()
