@@ -1,9 +1,9 @@
-"""A LiteLLM proxy three weeks into a month: its store holds what three teams spent, and its models are mocked."""
+"""A LiteLLM proxy about three weeks into its budget, with the store of three teams, and with mocked models."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from support.proxies import write
 from support.questions import OF_KIND, question
 from wiserouter import Budget, Model, Price, RoutingLog, Usage, WiseRouter
+from wiserouter.budgets.periods import parse_period, window_at
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared import SharedStore
 
@@ -21,11 +22,24 @@ SKILL = np.array([[0.45, 0.70, 0.93], [0.50, 0.82, 0.86], [0.88, 0.90, 0.92], [0
 """Mean score by kind of question and model."""
 
 TOKENS = (9_000, 1_500)
-BUDGET = {"budget_usd": 60.0, "requests": 2_700, "every": "month"}
+DAY_S = 86_400.0
+
+
+def period_at(now_s: float) -> str:
+    """Return a period that began about three weeks ago, whatever the date: a month, or some number of days."""
+    periods = ("month", *(f"{n}d" for n in range(30, 90)))
+    windows = {every: window_at(parse_period(every), now_s) for every in periods}
+    return next(
+        every
+        for every, (start_s, end_s) in windows.items()
+        if 18 * DAY_S <= now_s - start_s <= 28 * DAY_S and end_s - now_s >= DAY_S
+    )
+
+
+EVERY = period_at(time.time())
+BUDGET = {"budget_usd": 60.0, "requests": 2_700, "every": EVERY}
 TEAMS = {"research": (24.0, 0.45), "assistants": (15.0, 0.3), "search": (9.0, 0.15)}
 """Budget of a team, and its share of the traffic."""
-
-DAY_S = 86_400.0
 
 
 def cost_usd(model: str, tokens: tuple[float, float] = TOKENS) -> float:
@@ -43,10 +57,6 @@ def fitted_router(rng: np.random.Generator, n: int = 600) -> WiseRouter:
     return WiseRouter.fit(log, encoder="tfidf", n_contexts=4, models=models, seed=0)
 
 
-def month_start(now_s: float) -> float:
-    return datetime.fromtimestamp(now_s, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
-
-
 class _Clock:
     def __init__(self, now_s: float) -> None:
         self.now_s = now_s
@@ -56,16 +66,16 @@ class _Clock:
 
 
 def seed(folder: Path, now_s: float, *, per_day: int = 120, seed: int = 0) -> None:
-    """Write the artifact, and the store after the traffic of the month so far."""
+    """Write the artifact, and the store after the traffic of the period so far."""
     rng = np.random.default_rng(seed)
     fitted_router(rng).save(folder / "support.wise")
-    start_s = month_start(now_s)
+    start_s, _ = window_at(parse_period(EVERY), now_s)
     clock = _Clock(start_s + 60.0)
     engine = SQLiteEngine(folder / "budget.db", clock=clock, decision_ttl_s=14 * DAY_S)
     router = WiseRouter.load(folder / "support.wise", store=SharedStore(engine, clock=clock), seed=seed)
-    router.start(Budget(BUDGET["budget_usd"], horizon=BUDGET["requests"], every="month"))
+    router.start(Budget(BUDGET["budget_usd"], horizon=BUDGET["requests"], every=EVERY))
     for team, (amount_usd, _) in TEAMS.items():
-        router.start(Budget(amount_usd, every="month"), scope=f"team:{team}", parent="default")
+        router.start(Budget(amount_usd, every=EVERY), scope=f"team:{team}", parent="default")
     names = [*(f"team:{team}" for team in TEAMS), "default"]
     shares = [share for _, share in TEAMS.values()]
     for at_s in _times(rng, clock.now_s, now_s, per_day):
@@ -101,7 +111,7 @@ def deployment(name: str, answer: str, group: str | None = None) -> dict[str, An
 
 def config_of(deployments: Sequence[dict[str, Any]] = (), groups: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the configuration of the proxy on the seeded store, with further deployments and groups."""
-    teams = {"by": "team", "budgets": {name: {"budget_usd": usd, "every": "month"} for name, (usd, _) in TEAMS.items()}}
+    teams = {"by": "team", "budgets": {name: {"budget_usd": usd, "every": EVERY} for name, (usd, _) in TEAMS.items()}}
     group = {**BUDGET, "artifact": "./support.wise", "store": "sqlite:///./budget.db", "scopes": teams, "seed": 0}
     routing = [{"group_name": "support", "models": list(MODELS), "routing_strategy": "simple-shuffle"}]
     return {

@@ -68,7 +68,7 @@ def tab(tmp_path):
 
 
 def status(proxy, group="support"):
-    answer = httpx.get(f"{proxy[0]}/wiserouter/status", headers={"authorization": f"Bearer {proxy[1]}"})
+    answer = httpx.get(f"{proxy[0]}/wiserouter/status", headers={"authorization": f"Bearer {proxy[1]}"}, timeout=30)
     return answer.json()["groups"][group]
 
 
