@@ -41,7 +41,7 @@ def test_example_runs(example, tmp_path):
 def test_an_example_names_the_extra_that_is_missing(name, module, remedy, tmp_path):
     without = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_path(sys.argv[1])"
     command = [sys.executable, "-c", without, FOLDER / f"{name}.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.stderr.endswith(f"pip install 'wiserouter[{remedy}]'\n")
 
 

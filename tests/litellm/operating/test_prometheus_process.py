@@ -23,7 +23,7 @@ from support.stub import serving
 
 pytestmark = [pytest.mark.slow, needs_prometheus]
 
-TRAFFIC_S, MOST_S = 10.0, 150.0
+TRAFFIC_S, MOST_S = 10.0, 300.0
 NEEDED = ("wiserouter:spend_forecast_usd", "wiserouter_judge_agreement", "rate(wiserouter_rewards_count[1m]) > 0")
 """What comes last: it needs traffic between two scrapes, and a call that was scored by the judge and by a person."""
 
