@@ -32,7 +32,7 @@ TEAMS = {"team-a": 0.9, "team-b": 0.6, "team-c": 0.3}
 """Budget of each in USD."""
 BUDGET_USD = 1.6  # of the 3.4 that the best model would cost
 POOR_USD = 1e-6  # less than a call costs
-READY_S = 180.0  # of a loaded machine
+READY_S = 300.0  # of a loaded machine
 FOLLOWS_S = 1.0
 TWO_WORKERS = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
 
