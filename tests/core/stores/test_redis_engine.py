@@ -258,6 +258,17 @@ def test_an_old_window_that_is_used_again_does_not_expire(make, server, client):
     assert client.pttl(key) == -1
 
 
+@needs_server
+def test_a_window_whose_time_is_still_to_come_does_not_expire(make, server, client):
+    name = uuid.uuid4().hex
+    engine = opened(At(make, server.url, name=name), window("w"))
+    apply(engine, renew("w", window("earlier"), skipped=-1))
+    assert client.pttl(f"{{wiserouter:{name}}}:window:w") == -1
+    apply(engine, renew("earlier", window("w")))
+    apply(engine, renew("w", window("later")))
+    assert client.pttl(f"{{wiserouter:{name}}}:window:w") > 0
+
+
 # several processes ---------------------------------------------------------------------------------------------------
 
 

@@ -102,6 +102,15 @@ def test_a_clock_that_is_set_back_for_a_while_carries_nothing_over(store, turn):
     assert calls(store) == 6
 
 
+def test_a_clock_that_is_weeks_behind_for_a_while_forgets_nothing(store, turn):
+    store.open("s", Budget(10.0, every="day", limit="hard"))
+    assert calls(store, 4) == 4
+    turn(-20 * DAY_S)
+    assert calls(store) == 10
+    turn(20 * DAY_S + 10.0)
+    assert calls(store) == 6
+
+
 def test_a_step_of_some_seconds_opens_no_former_window(store, turn):
     store.open("s", Budget(10.0, every="day", limit="hard"))
     turn(0.5 * DAY_S + 1.0)

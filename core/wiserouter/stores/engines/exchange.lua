@@ -690,7 +690,7 @@ function apply.Renew(event)
   local former = window(event.former)
   local one, created = begin(event.window)
   if former then
-    former.ttl_s = OLD_S
+    if event.skipped >= 0 then former.ttl_s = OLD_S end  -- else the time of the former one is still to come
     if former.is.closed_until_s then put(one, {closed_until_s = former.is.closed_until_s}) end
     if created and former.is.rollover == '1' and event.skipped >= 0 then  -- so that no cycle can form
       put(one, {skipped = event.skipped})

@@ -151,6 +151,7 @@ class AccountTables(WindowTables):
             if created and event.skipped >= 0:  # so that no cycle can form
                 heir, skipped = event.window.id, event.skipped
                 self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
-            self._end(event.former, self.ended_ttl_s)
+            if event.skipped >= 0:  # else the time of the former one is still to come
+                self._end(event.former, self.ended_ttl_s)
             self._carry_over(event.former)
         return "ok"
