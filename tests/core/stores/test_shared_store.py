@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from support.store_worker import record
-from wiserouter import Budget, open_store
+from wiserouter import Budget, Contexts, open_store
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
@@ -21,6 +21,8 @@ from wiserouter.stores.engines.events import Find, Open
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
 from wiserouter.stores.shared import SharedStore
+from wiserouter.stores.shared.daily_sums import DAY_S
+from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.testing import FakeClock
 
 
@@ -287,6 +289,36 @@ def test_of_two_workers_that_open_a_budget_at_once_the_slower_one_joins_it(tmp_p
         assert store.ledger("s").budget.amount_usd == 10.0
         with pytest.raises(InvalidInput, match="the budget that runs for scope 'other' is"):
             store.open("other", Budget(10.0, 100))
+
+
+class JoinedMeanwhile(SQLiteEngine):
+    """An engine during whose exchanges a peer joins the store."""
+
+    join = staticmethod(lambda: None)
+
+    def exchange(self, *given):
+        reply = super().exchange(*given)
+        self.join()
+        return reply
+
+
+def test_a_peer_that_joins_during_an_exchange_reads_what_was_learned_on_all_days(clock, opened, tmp_path):
+    former, later = (EstimateSync(Contexts.single()) for _ in range(2))
+    for sync in (former, later):
+        sync.set_models(["a"])
+    store = opened()
+    store.join(former)
+    store.refresh()
+    former.add_cost(0, 0, 0.5)
+    store.refresh()
+    clock.advance(10 * DAY_S)
+    engine = JoinedMeanwhile(tmp_path / "budget.db", clock)
+    with closing(SharedStore(engine, clock=clock, refresh_s=1e6)) as other:
+        other.refresh()
+        engine.join = lambda: other.join(later)
+        other.refresh()
+        other.refresh()
+        assert [one.sums.cost.sum() for one in later.remote_observations()] == [0.5]
 
 
 def test_an_account_that_was_not_used_for_a_while_is_read_before_it_is_used_again(opened, clock):

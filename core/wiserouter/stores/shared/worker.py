@@ -109,10 +109,9 @@ class Worker:
         self._clock, self._max_decisions = clock, max_decisions
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
-        self._noted_s, self._asks_peers, self._loss = float("-inf"), False, ""
+        self._noted_s, self._asked_peers, self._loss = float("-inf"), list[Peer](), ""
         self._read, self._read_caps, self._hard_scopes = list[str](), list[str](), set[str]()
-        self._renewing: dict[str, Lease] = {}
-        self._returning: dict[str, Lease] = {}
+        self._renewing, self._returning = dict[str, Lease](), dict[str, Lease]()
         self.restored_by_s, self._closed_s = float("-inf"), min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
         meanwhile = _meanwhile(continues=continues, leases=leases.share is not None)
         self.client = EngineClient(
@@ -272,12 +271,12 @@ class Worker:
         blind = (due or scopes) and scopes.isdisjoint(self.replica.views)
         watched = scopes | set(islice(self.replica.views, 1) if blind else ())  # a known one at least, to notice a loss
         self._read = sorted({one for scope in watched for one in self.replica.scopes(scope)})
-        notes = [
-            name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
-        ]
-        sums = [name for peer in self.peers for name in peer.wanted(now_s)] if due else []
-        notes += [name for peer in self.peers for name in peer.wanted_notes()] if due else []
-        self._read_caps, self._asks_peers = [key for pending in sent for key in pending.caps], due
+        unknown = [scope for scope in self._read if scope not in self.replica.views]
+        notes = [name for scope in unknown for name in self.replica.note_names(scope)]
+        self._asked_peers = list(self.peers) if due else []
+        sums = [name for peer in self._asked_peers for name in peer.wanted(now_s)]
+        notes += [name for peer in self._asked_peers for name in peer.wanted_notes()]
+        self._read_caps = [key for pending in sent for key in pending.caps]
         return events, ReadRequest(self._read, sums, notes, self._read_caps)
 
     def take(
@@ -300,7 +299,8 @@ class Worker:
         for scope in self._returning:
             self.leases.drop(scope)
         self.leases.drop_others(self.replica.windows, None if are_windows_others else self._renewing)
-        for peer in list(self.peers) if self._asks_peers else []:
+        asked, self._asked_peers = self._asked_peers, []  # kept no longer: a peer may be dropped by its owner
+        for peer in asked:  # a peer that has joined meanwhile has asked nothing
             peer.incoming(reply)
         return None
 
