@@ -89,3 +89,10 @@ def test_verdicts_of_categories_are_scores(kind):
     frame = pl.DataFrame(LONG | {"reward": ["up", "down", "up"]})
     found = opened_log(frame.with_columns(pl.col("reward").cast(kind))).table().reward
     np.testing.assert_array_equal(found, opened_log(frame).table().reward)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["$0.1", "0.5", ""])], ids=["categorical", "enum"])
+def test_costs_of_categories_are_read_as_their_texts(kind):
+    frame = pl.DataFrame(LONG | {"cost_usd": ["$0.1", "0.5", ""]})
+    found = opened_log(frame.cast({"cost_usd": kind})).table().cost_usd
+    np.testing.assert_array_equal(found, opened_log(frame).table().cost_usd)

@@ -206,15 +206,13 @@ class Cells:
         """Return a column of rewards with the rules that it breaks."""
         import polars as pl
 
-        cells = self.frame[column]
+        cells = self._plain(column)
         if cells.dtype == pl.Boolean:
             return Checked(cells.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype(np.float64), [])
         low, high = self.scale.low, self.scale.high
         rule = f"a reward must lie in [{low:g}, {high:g}]"
         scaled = "" if self.scale != UNIT else "give its scale (Scale(1, 5), --scale 1..5), "
         verdict = np.full(len(cells), np.nan)
-        if cells.dtype in (pl.Categorical, pl.Enum):
-            cells = cells.cast(pl.String)
         if cells.dtype == pl.String:
             verdict = _verdicts(cells)
             cells = pl.select(pl.when(pl.Series(np.isnan(verdict))).then(cells)).to_series()
@@ -226,14 +224,21 @@ class Cells:
         """Return a column of costs with the rules that it breaks; a text may begin with a dollar sign."""
         import polars as pl
 
-        cells = self.frame[column]
+        cells = self._plain(column)
         if cells.dtype == pl.String:
             cells = cells.str.strip_chars().str.strip_prefix("$")
         return self._numbers(cells, column, (0.0, MAX_COST_USD), _COST_RULE, _EMPTY)
 
     def check_tokens(self, column: str) -> Checked:
         """Return a column of token counts with the rules that it breaks."""
-        return self._numbers(self.frame[column], column, (0.0, np.inf), _TOKENS_RULE, _EMPTY)
+        return self._numbers(self._plain(column), column, (0.0, np.inf), _TOKENS_RULE, _EMPTY)
+
+    def _plain(self, column: str) -> pl.Series:
+        """Return the cells of a column; those of a categorical one are texts."""
+        import polars as pl
+
+        cells = self.frame[column]
+        return cells.cast(pl.String) if cells.dtype in (pl.Categorical, pl.Enum) else cells
 
     def _numbers(self, cells: pl.Series, column: str, within: tuple[float, float], rule: str, remedy: str) -> Checked:
         """Return the cells as floats; those that are text, infinite or out of bounds break the rule."""
