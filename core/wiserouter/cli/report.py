@@ -49,6 +49,8 @@ def report(
     check_writable(html)
     if source.startswith(("http://", "https://")):
         reports = _of_proxy(source, {"since": since, "scope": scope, "group": group, "before": before})
+    elif "://" not in source and not Path(source).is_file():
+        raise InvalidInput(f"a source must be a URL or an existing file, got {source!r}: correct it", value=source)
     elif "://" not in source and not _is_database(Path(source)):
         check_no_input(html, [Path(source)])
         reports = _of_journal(Path(source), since, scope, before, artifact)
@@ -96,9 +98,7 @@ def _of_journal(path: Path, since: str, scope: str | None, before: str | None, a
 
 
 def _is_database(path: Path) -> bool:
-    """Return True for a file of SQLite, and where there is none, which the store then says."""
-    if not path.is_file():
-        return True
+    """Return True for a file of SQLite."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 

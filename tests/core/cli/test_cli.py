@@ -338,6 +338,8 @@ MISTAKES = [
     (("demo", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
     (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
     (("explain", "unknown", "--journal", "LOG"), "decision 'unknown' is unknown"),
+    (("report", "missing.jsonl"), "must be a URL or an existing file, got 'missing.jsonl': correct it"),
+    (("report", ""), "must be a URL or an existing file, got '': correct it"),
     (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),
     (
         (
