@@ -132,6 +132,33 @@ def test_every_chart_has_its_table(proxy, tab):
     check_quiet(tab, proxy)
 
 
+def read_again(tab):
+    """Let the page read its figures, as it does every ten seconds, and wait until it shows them."""
+    tab.run("window.was = document.querySelector('#models table')")
+    tab.run("document.dispatchEvent(new Event('visibilitychange'))")
+    wait_for(tab, "document.querySelector('#models table') != window.was")
+
+
+def test_a_table_stays_scrolled_and_keeps_the_focus_while_the_page_reads_again(proxy, tab):
+    show(tab, *proxy, width=360)
+    wait_for(tab, READY)
+    region = "document.querySelector('#models .scroll')"
+    tab.run(f"{region}.focus(); {region}.scrollTo(40, 0)")
+    read_again(tab)
+    assert tab.run(f"[{region}.scrollLeft, document.activeElement == {region}]") == [40, True]
+
+
+def test_a_model_that_is_retired_by_keyboard_is_shown_as_retired(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    for chip in ("'retired'", "undefined"):
+        tab.run("document.querySelector('#models tbody button').focus()")
+        tab.press("Enter", "\r")
+        tab.press("Enter", "\r")  # the dialog has the focus on its first button, which confirms
+        wait_for(tab, f"document.querySelector('#models .chip')?.innerText == {chip}")
+        assert tab.run("document.activeElement == document.querySelector('#models tbody button')")
+
+
 @pytest.mark.parametrize("width", [360, 1_000])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("group", ["support", "wild"])

@@ -67,9 +67,7 @@ export class Chart {
 
   fillTable() {
     if (!this.details.open || !this.last) return;
-    const scrolled = this.figures.firstChild?.scrollTop ?? 0;
     fill(this.figures, table(this.label, this.last.columns, this.last.rows()));
-    this.figures.firstChild.scrollTop = scrolled;
   }
 }
 

@@ -12,9 +12,14 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Put children in place of those that a node has. */
+/** Put children in place of those that a node has; tables stay scrolled, and the place that had the focus has it again. */
 export function fill(node, ...children) {
+  const all = (selector) => [...node.querySelectorAll(selector)];
+  const scrolled = all(".scroll").map((one) => [one.scrollLeft, one.scrollTop]);
+  const focused = all("button, summary, .scroll").indexOf(document.activeElement);
   node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  all(".scroll").forEach((one, i) => one.scrollTo(...(scrolled[i] ?? [0, 0])));
+  all("button, summary, .scroll")[focused]?.focus({ preventScroll: true });
 }
 
 /** Return a card with a heading; `body` is its content. */

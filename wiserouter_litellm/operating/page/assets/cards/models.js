@@ -13,7 +13,7 @@ const perMillion = (price, kind) => (price && price[kind] !== null ? usd(1e6 * p
 
 function update(view) {
   const { status, account } = view;
-  if (body.contains(document.activeElement) && document.activeElement.tagName === "BUTTON") return; // do not pull it away
+  if (body.querySelector("button:active")) return; // do not pull it away
   const rows = Object.entries(status.models).map(([name, model]) => {
     const mark = el("span", { class: "mark", "aria-hidden": "true" });
     mark.style.background = colourOf(name);
