@@ -51,7 +51,10 @@ for (const field of [amount, requests]) {
 }
 
 async function update({ group, scope }) {
-  if (shown.group !== group || shown.scope !== scope) follows = true;
+  if (shown.group !== group || shown.scope !== scope) {
+    running = null;
+    follow();
+  }
   shown = { group, scope };
   try {
     running = await ask("plan", { group, scope });
@@ -83,7 +86,7 @@ function later(budget) {
 async function query(budget) {
   const turn = ++latest;
   const n = Math.max(1, Math.round(Number(requests.value) || 1));
-  if (!(budget >= 0)) return;
+  if (!(budget >= 0) || !running) return;
   try {
     const answer = await ask("plan", { ...shown, budget_usd: budget, requests: n });
     if (turn !== latest) return; // a later one is on its way
