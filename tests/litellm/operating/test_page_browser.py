@@ -40,8 +40,8 @@ def proxy(tmp_path_factory):
         row["model_info"] |= {"id": f"wild-{hash(name)}", "wiserouter_model": name}
     others = {"by": "team", "budgets": {}, "others": {"budget_usd": 1.0, "requests": 100}}
     groups = {"wild": {"budget_usd": 1.0, "requests": 500, "scopes": others, "contexts": 1, "seed": 0}}
-    groups["fresh"] = {"budget_usd": 1.0, "requests": 500}
-    wild.append(deployment(MODELS[0], "an answer", "fresh") | {"model_info": {"id": "fresh"}})
+    groups["unused"] = {"budget_usd": 1.0, "requests": 500}
+    wild.append(deployment(MODELS[0], "an answer", "unused") | {"model_info": {"id": "unused"}})
     with running_proxy(write_config(folder, wild, groups), folder / "proxy.log") as (base, key, _):
         with httpx.Client(base_url=base, timeout=30) as client:
             traffic(client)
@@ -164,7 +164,7 @@ def test_a_model_that_is_retired_by_keyboard_is_shown_as_retired(proxy, tab):
 def test_a_group_without_a_plan_does_not_show_that_of_the_group_before(proxy, tab):
     show(tab, *proxy)
     wait_for(tab, READY)
-    put(tab, "#choices select", "fresh", "change")
+    put(tab, "#choices select", "unused", "change")
     wait_for(tab, "document.querySelector('#plan .note:not([hidden])')")
     assert "no plan" in text(tab, "#plan .note")
     assert not tab.run("document.querySelector('#plan .big').checkVisibility()")
