@@ -84,4 +84,4 @@ def _fitted(sample: Sample, held_out: HeldOut, estimates: Estimates) -> QueryRes
     """Return the regression fitted on the whole sample, and its price curve from the held-out predictions."""
     strength, share, _ = held_out.ridge
     ridge = Ridge.fitted(sample.embeddings, sample.reward, estimates.means().reward, strength, share)
-    return QueryResiduals(ridge, HeldOutRouting(sample, *held_out.predicted(Ridge.name)).curve())
+    return QueryResiduals(ridge, HeldOutRouting(sample, held_out.ridge.reward, held_out.cost_usd).curve())

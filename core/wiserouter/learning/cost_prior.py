@@ -130,10 +130,10 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
         call is assumed to cost a standard deviation less than any other: otherwise a budget that is scarce for these
         would never let it be tried. A model whose price is 0 costs next to nothing, unless its calls were paid for.
     """
-    listed = _listed(estimates, models)
+    prices = [model.price for model in models] or [None] * estimates.shape[1]
+    listed = _listed(estimates, prices)
     calls = estimates.calls
     least: FloatArray = 1e-12 * listed
-    prices = [model.price for model in models] or [None] * estimates.shape[1]
     is_free = np.array([price is not None and not (price.input or price.output) for price in prices], dtype=bool)
     is_free &= ~estimates.cost.any(axis=0)
     if not calls.any():
@@ -144,7 +144,7 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     overall = paid.sum() / paying.sum() if paying.any() else 1.0
     context = (paid.sum(axis=1) + PRIOR_COUNT * overall) / (paying.sum(axis=1) + PRIOR_COUNT)
     expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
-    has_price = np.array([m.price is not None for m in models] or np.zeros(estimates.shape[1], dtype=bool))
+    has_price = np.array([price is not None for price in prices])
     trust = PRIOR_COUNT * overall * has_price + 1e-3 * overall
     model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)
     prior: FloatArray = listed * context[:, np.newaxis] * model
@@ -153,8 +153,8 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     return np.maximum(np.where(is_free, 0.0, prior), least)
 
 
-def _listed(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
+def _listed(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray:
     """Return the list costs; a model without a price, or a free one, takes the mean of the others."""
-    listed = listed_usd(estimates, *[model.price for model in models]) if models else np.zeros(estimates.shape)
+    listed = listed_usd(estimates, *prices)
     priced = listed > 0
     return np.where(priced, listed, listed.sum() / priced.sum() if priced.any() else 1.0)

@@ -110,15 +110,13 @@ class OptimisticEstimates:
         first_prices: Mapping[str, Price] = MappingProxyType({}),
         pause: float = 0.0,
     ) -> None:
+        models = models or [Model(f"model {k}") for k in range(estimates.shape[1])]  # of which nothing is known
         self._estimates, self._models, self._alpha = estimates, models, alpha
         self._first_prices = [first_prices.get(model.name, model.price) for model in models]
-        self._retired = np.array([model.retired for model in models] or [False])
+        self._retired = np.array([model.retired for model in models])
         self._has_retired = bool(self._retired.any())
-        self._score = np.array([0.0 if m.score is None else m.score for m in models] or np.zeros(estimates.shape[1]))
-        self._scored = np.array(
-            [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
-        )
-
+        self._score = np.array([0.0 if m.score is None else m.score for m in models])
+        self._scored = np.array([0.0 if m.score is None else m.score_weight for m in models])
         self.freq: FloatArray = np.full(estimates.shape[0], 1.0 / estimates.shape[0])
         self._effects: Effects | None = None
         self._pause = pause
@@ -147,13 +145,9 @@ class OptimisticEstimates:
         prior_usd = prior_costs_usd(seen, self._models)
         self._take_rewards(spreads(seen.labels, seen.reward, seen.reward_sq), log_prices(seen, self._first_prices))
         self._take_costs(spreads(seen.calls, seen.cost / prior_usd, seen.cost_sq / prior_usd**2), prior_usd)
-        return self._estimated(slice(None))
+        return self.row(slice(None))
 
-    def row(self, context: int) -> MeansAndBounds:
-        """Return the estimates of one context."""
-        return self._estimated(context)
-
-    def _estimated(self, j: int | slice) -> MeansAndBounds:
+    def row(self, j: int | slice) -> MeansAndBounds:
         """Return the estimates of one context, or of a slice of them."""
         seen = self._estimates
         labels, kappa = seen.labels[j], self._kappa

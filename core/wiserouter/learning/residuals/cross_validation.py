@@ -13,7 +13,6 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates, Means
-from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.learning.residuals.ridge_selection import RidgeSettings, select_ridge
 from wiserouter.learning.residuals.sample import Sample
 from wiserouter.types import FloatArray
@@ -35,10 +34,6 @@ class HeldOut(NamedTuple):
     reward: FloatArray
     cost_usd: FloatArray
     ridge: RidgeSettings
-
-    def predicted(self, estimator: str) -> tuple[FloatArray, FloatArray]:
-        """Return the predicted rewards and costs of an estimator."""
-        return self.ridge.reward if estimator == Ridge.name else self.reward, self.cost_usd
 
 
 def hold_out(sample: Sample, n_contexts: int, seed: int) -> HeldOut:

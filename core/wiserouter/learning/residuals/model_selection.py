@@ -15,9 +15,7 @@ from wiserouter.learning.residuals.cross_validation import HeldOut
 from wiserouter.learning.residuals.held_out_routing import HeldOutRouting, Run
 from wiserouter.learning.residuals.sample import Sample
 
-MEANS = "means"
-ESTIMATORS = (MEANS, "ridge")
-AUTO = "auto"
+MEANS, RIDGE, AUTO = "means", "ridge", "auto"
 
 
 class CandidateScore(NamedTuple):
@@ -62,14 +60,16 @@ class Comparison(NamedTuple):
 
 def check_estimator(name: str) -> str:
     """Return `name` if it is the name of an estimator or "auto"; raise `InvalidInput` if not."""
-    if name not in (*ESTIMATORS, AUTO):
-        raise InvalidInput(f"estimator must be one of {', '.join((*ESTIMATORS, AUTO))}, got {name!r}", value=name)
+    known = MEANS, RIDGE, AUTO
+    if name not in known:
+        raise InvalidInput(f"estimator must be one of {', '.join(known)}, got {name!r}", value=name)
     return name
 
 
 def compare(sample: Sample, held_out: HeldOut, rate_usd: float) -> Comparison:
     """Return the scores of context means and of every estimator at one rate."""
-    runs = {name: HeldOutRouting(sample, *held_out.predicted(name)).at_rate(rate_usd) for name in ESTIMATORS}
+    predicted = {MEANS: held_out.reward, RIDGE: held_out.ridge.reward}
+    runs = {name: HeldOutRouting(sample, one, held_out.cost_usd).at_rate(rate_usd) for name, one in predicted.items()}
     standings = tuple(_score(name, run, runs[MEANS]) for name, run in runs.items())
     best = max(standings, key=lambda one: one.gain)
     return Comparison(rate_usd, standings, best if best.gain > best.gain_se else standings[0])

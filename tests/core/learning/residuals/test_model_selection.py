@@ -197,7 +197,7 @@ def test_every_candidate_spends_the_rate():
         assert [one.estimator for one in comparison.standings] == ["means", "ridge"]
         assert all(one.spend_usd == pytest.approx(rate, abs=0.02) for one in comparison.standings)
         assert (comparison.standings[0].gain, comparison.standings[0].gain_se) == (0.0, 0.0)
-    spend = HeldOutRouting(sample, *held_out.predicted("ridge")).curve().spend_usd
+    spend = HeldOutRouting(sample, held_out.ridge.reward, held_out.cost_usd).curve().spend_usd
     assert (np.diff(spend) <= 0).all()
 
 
