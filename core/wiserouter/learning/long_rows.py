@@ -7,29 +7,20 @@ decision took as long as five decisions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import MutableSequence
-
-import numpy as np
-
-from wiserouter.types import FloatArray
+from collections.abc import Sequence
 
 LONG_ROW = 64
 """Models beyond which the figures of a context are arrays: short lists are read faster, and take no time to collect."""
 
 
-def numbers(row: FloatArray) -> MutableSequence[float]:
-    """Return the numbers of a row, as floats of Python.
+def kept_numbers(row: list[float]) -> Sequence[float]:
+    """Return the numbers of a row, as they are kept.
 
     Examples
     --------
-    >>> numbers(np.array([0.5, 1.0]))
+    >>> kept_numbers([0.5, 1.0])
     [0.5, 1.0]
-    >>> numbers(np.zeros(100))[:2]
+    >>> kept_numbers([0.0] * 100)[:2]
     array('d', [0.0, 0.0])
     """
-    if len(row) <= LONG_ROW:
-        short: list[float] = row.tolist()
-        return short
-    long = array("d")
-    long.frombytes(np.ascontiguousarray(row, dtype=np.float64).data.cast("B"))
-    return long
+    return row if len(row) <= LONG_ROW else array("d", row)

@@ -11,7 +11,7 @@ from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.mixture import permitted, room_usd
-from wiserouter.planning.policy import Choice, Mix
+from wiserouter.planning.policy import Allowed, Choice, Mix
 from wiserouter.planning.shift import Shift
 from wiserouter.types import NO_CONTEXT, FloatArray
 
@@ -49,7 +49,7 @@ class LimitedMixture:
         context: int,
         funds: Funds,
         rng: np.random.Generator,
-        allowed: Collection[int] | None,
+        allowed: Allowed,
         shift: Shift | None,
     ) -> Choice:
         """Return a draw from this plan in place of that of a plan without limits.
@@ -85,7 +85,7 @@ class LimitedMixture:
             limited=self.plan,
         )
 
-    def _candidates(self, n_models: int, allowed: Collection[int] | None) -> Sequence[int]:
+    def _candidates(self, n_models: int, allowed: Allowed) -> Sequence[int]:
         """Return the models that may take a query."""
         candidates = range(n_models) if allowed is None else sorted(allowed)
         return [k for k in candidates if k not in self._banned] or candidates if self._banned else candidates

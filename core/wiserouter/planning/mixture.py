@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike
 from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.long_rows import numbers
+from wiserouter.learning.long_rows import kept_numbers
 from wiserouter.planning.choice_inputs import ContextFigures, Counts
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policy import Choice, Mix
-from wiserouter.planning.ranking import best_at_price, worth_order
+from wiserouter.planning.policy import Allowed, Choice, Mix
+from wiserouter.planning.ranking import cheapest_of, worth_order
 from wiserouter.planning.shift import Shift
 from wiserouter.types import NO_CONTEXT, FloatArray
 
@@ -60,9 +60,7 @@ class ReserveRule:
         guarded = self.plan.cost_usd[context]
         if self.with_spread:
             guarded = guarded + self.spreads_usd[context]
-        held = numbers(guarded)
-        held.append(0.0)
-        return held
+        return kept_numbers([*guarded.tolist(), 0.0])
 
     @cached_property
     def drift_margin_usd(self) -> float | None:
@@ -107,12 +105,7 @@ class Mixture:
     _figures: dict[int, ContextFigures] = field(default_factory=dict)
 
     def choose(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None = None,
-        shift: Shift | None = None,
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Allowed = None, shift: Shift | None = None
     ) -> Choice:
         """Draw from the plan's mix, for a query of unknown context from that of all contexts together.
 
@@ -125,9 +118,7 @@ class Mixture:
             return self.without_context.choose(0, funds, rng, allowed, shift)
         if shift is not None:
             return self._choose_shifted(context, funds, rng, allowed, shift)
-        left_usd, requests, _, _, _ = funds
-        rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
-        low, high, share, price, floor = self.plan.split_from_floor(context, rate)
+        low, high, share, price, floor = self.plan.split_from_floor(context, funds.rate_usd)
         drawn = high if share and rng.random() < share else low
         figures = self._figures.get(context) or self.figures(context)
         held = figures.guarded_cost_usd
@@ -157,10 +148,10 @@ class Mixture:
             row, rule, counts, means = self.plan.rows[context], self.reserve_rule, self.counts, self.means
             unknown = [0.0] * len(row.reward)
             known = self._figures[context] = ContextFigures(
-                row.reward if means is None else numbers(means[context]),
+                row.reward if means is None else kept_numbers(means[context].tolist()),
                 row.cost_usd,
-                unknown if counts is None else numbers(counts.calls[context]),
-                unknown if counts is None else numbers(counts.labels[context]),
+                unknown if counts is None else kept_numbers(counts.calls[context].tolist()),
+                unknown if counts is None else kept_numbers(counts.labels[context].tolist()),
                 row.hull[1:] if row.hull[0] == SKIP else row.hull,
                 None if rule is None else rule.guarded_cost_usd(context),
                 None if means is None else row.reward,
@@ -188,15 +179,13 @@ class Mixture:
         return Mixture(plan, self.debit, rule, counts, means)
 
     def _choose_shifted(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Allowed, shift: Shift
     ) -> Choice:
         """Take the permitted model that is worth most to this query, without an array; the plan's own two at a tie.
 
         The choice holds the cost and the mean reward of this query, and the figures of its context.
         """
-        left_usd, requests, _, _, _ = funds
-        rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
-        plan, valued = self.plan, shift.valued
+        plan, valued, rate = self.plan, shift.valued, funds.rate_usd
         low, high, share, price, floor = (
             plan.split_from_floor(context, rate) if valued is None else valued.split_from_floor(plan, context, rate)
         )
@@ -258,7 +247,7 @@ def cheapest_choice(
         return Choice(model, 1.0, price, 0.0, 0.0, "actual", ((model, 1.0),), rule="cheapest")
     if context == NO_CONTEXT:
         plan, context = plan.without_context(), 0
-    model = best_at_price(plan, context, price, models)
+    model = cheapest_of(plan, context, models)
     known = Mixture(plan, "actual").figures(context)
     reward, cost = known.means(model)
     return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")

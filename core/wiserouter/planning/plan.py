@@ -141,7 +141,7 @@ class Plan:
         """
         window, old = self._window, self.rows[context]
         self.reward[context], self.cost_usd[context] = reward, cost_usd
-        figures = self._weights[context], self.cost_usd[context], self.reward[context]
+        figures = self._weights[context], self.cost_usd[context].tolist(), self.reward[context].tolist()
         self.rows[context] = context_envelope(context, *figures, allow_skip=self.allow_skip)
         self._changed.add(context)
         self._former = self.__dict__.pop("_order", self._former)
@@ -268,9 +268,7 @@ class Plan:
         return cheapest, cheapest, 0.0, _INFINITE, floor
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
-        if not self.floor_usd <= rate_usd < _INFINITE:
-            rate_usd = self._bounded(rate_usd)
-        return (self._window or self._order).split(context, rate_usd)
+        return (self._window or self._order).split(context, self._bounded(rate_usd))
 
     def _bounded(self, rate_usd: float) -> float:
         """Return a rate if the plan has a mix for it; raise as `mix` does."""

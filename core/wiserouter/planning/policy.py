@@ -19,6 +19,9 @@ from wiserouter.types import FloatArray
 
 Accounting = Literal["actual", "paper"]
 
+Allowed = Collection[int] | None
+"""The models that may take a query; None for all."""
+
 Rule = Literal["plan", "explore", "first", "cheapest", "hold"]
 """The rule that chose: the plan's mix, exploration, the cheapest model because no call was paid for yet or because the
 budget is used up, or the model that holds the run."""
@@ -65,12 +68,7 @@ class Policy(Protocol):
         ...
 
     def choose(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None = None,
-        shift: Shift | None = None,
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Allowed = None, shift: Shift | None = None
     ) -> Choice:
         """Draw a model for a query of `context`, or of `NO_CONTEXT`, among `allowed` where that is given.
 

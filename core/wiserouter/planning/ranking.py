@@ -33,16 +33,15 @@ def _chosen_first(names: list[str], decision: Decision) -> list[str]:
     return [decision.model, *[name for name in names if name != decision.model]]
 
 
-def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:
-    """Return the allowed model with the best reward less shadow price x cost; the cheaper one at a tie.
+def cheapest_of(plan: Plan, context: int, allowed: Collection[int]) -> int:
+    """Return the allowed model that costs least in a context; the better one at a tie.
 
     Examples
     --------
-    >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.5, 0.9]], cost_usd=[[1, 2, 9]])
-    >>> best_at_price(plan, 0, 0.1, [0, 1]), best_at_price(plan, 0, float("inf"), [1, 2])
-    (1, 1)
+    >>> cheapest_of(Plan(freq=[1.0], reward=[[0.2, 0.5, 0.9]], cost_usd=[[1, 2, 9]]), 0, [1, 2])
+    1
     """
-    return min(allowed, key=_worth_order_in(plan, context, shadow_price))
+    return min(allowed, key=_worth_order_in(plan, context, float("inf")))
 
 
 def _worth_order_in(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tuple[float, float]]:

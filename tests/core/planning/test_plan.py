@@ -289,8 +289,7 @@ def test_the_steps_near_the_price_split_as_all_steps_do(n_contexts, n_models, se
 @settings(max_examples=40, deadline=None)
 @given(problems(), st.integers(0, 10**6))
 def test_rows_of_many_models_are_solved_like_those_of_few(problem, seed):
-    lengths = "wiserouter.planning.envelope.LONG_ROW", "wiserouter.learning.long_rows.LONG_ROW"
-    with mock.patch(lengths[0], 0), mock.patch(lengths[1], 0):
+    with mock.patch("wiserouter.learning.long_rows.LONG_ROW", 0):
         long, short = plan_of(problem), plan_of(problem)
         context, (reward, cost) = 0, np.random.default_rng(seed).random((2, long.n_models))
         long.revise(context, reward.tolist(), cost.tolist())
@@ -303,26 +302,6 @@ def test_rows_of_many_models_are_solved_like_those_of_few(problem, seed):
     now = problem._replace(reward=short.reward, cost_usd=short.cost_usd)
     rate = max(rate_of(now), short.floor_usd)
     assert long.value(rate) == pytest.approx(linprog_value(now, rate), abs=1e-9)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.integers(1, 120), st.sampled_from([2, 9, 10**6]), st.floats(0.0, 1.0), st.integers(0, 10**6), st.booleans())
-def test_the_envelope_of_many_models_has_the_bits_of_that_of_few(n_models, levels, noise, seed, allow_skip):
-    rng = np.random.default_rng(seed)
-    cost = np.sort(rng.integers(levels + 1, size=n_models) / levels * 10.0 ** rng.integers(-320, 3))
-    reward = (1.0 - noise) * np.sqrt(cost / max(cost.max(), 1e-300)) + noise * rng.random(n_models)
-    order = rng.permutation(n_models)
-    figures = 0.3, cost[order].tolist(), reward[order].tolist()
-    few = n_models - 1  # of which a loop makes the envelope, where the others do not come into question
-    of_long, of_some, of_short = (mock.patch("wiserouter.planning.envelope.LONG_ROW", n) for n in (0, few, n_models))
-    with of_short:
-        short = context_envelope(0, *figures, allow_skip=allow_skip)
-    with of_long:
-        long = context_envelope(0, *figures, allow_skip=allow_skip)
-    with of_some:
-        some = context_envelope(0, *figures, allow_skip=allow_skip)
-    for one in (long, some):
-        assert [row if isinstance(row, int | float) else list(row) for row in one] == list(short)
 
 
 @settings(max_examples=60, deadline=None)

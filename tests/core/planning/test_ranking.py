@@ -4,7 +4,7 @@ import pytest
 
 from wiserouter import Decision, Model, Plan, Price
 from wiserouter.planning.mixture import Mixture, cheapest_choice
-from wiserouter.planning.ranking import best_at_price, ranked, ranked_by_plan, worth_order
+from wiserouter.planning.ranking import ranked, ranked_by_plan, worth_order
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT
 
@@ -26,7 +26,6 @@ def test_models_are_ranked_by_worth_at_a_price():
     assert order_in(0, 0.1) == [1, 0, 2]  # .1, .3, 0
     assert order_in(0, float("inf")) == [0, 1, 2]
     assert order_in(1, float("inf")) == [0, 1, 2]  # of equal cost, the best first
-    assert best_at_price(PLAN, 0, 0.1, [0, 2]) == 0
 
 
 def test_the_ranking_begins_with_the_decided_model():

@@ -8,7 +8,7 @@ estimates as they grow; under `"paper"` the estimates freeze when exploration en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policies.offline import Offline
-from wiserouter.planning.policy import Accounting, Choice
+from wiserouter.planning.policy import Accounting, Allowed, Choice
 from wiserouter.planning.shift import Shift
 from wiserouter.pricing.pool import Model
 from wiserouter.types import NO_CONTEXT, FloatArray
@@ -86,12 +86,7 @@ class EpsilonFirst(Offline):
         self._certain = False
 
     def choose(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None = None,
-        shift: Shift | None = None,
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Allowed = None, shift: Shift | None = None
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         exploring = self._estimates.n_invoked < self._length and not self._is_certain()
@@ -123,7 +118,7 @@ class EpsilonFirst(Offline):
             )
         return self._certain
 
-    def _explore(self, context: int, rng: np.random.Generator, allowed: Collection[int] | None) -> Choice:
+    def _explore(self, context: int, rng: np.random.Generator, allowed: Allowed) -> Choice:
         invoked = _of_context(self._estimates.invoked, context)
         models = list(range(len(invoked)) if allowed is None else allowed)
         fewest = invoked[models].min()

@@ -7,7 +7,7 @@ statistics of the history are fixed and their means are debited.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policy import Accounting, Choice
+from wiserouter.planning.policy import Accounting, Allowed, Choice
 from wiserouter.planning.shift import Shift
 from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
@@ -64,12 +64,7 @@ class Offline:
         self._solve()
 
     def choose(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None = None,
-        shift: Shift | None = None,
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Allowed = None, shift: Shift | None = None
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
         mixture = self._current()

@@ -11,7 +11,7 @@ hundred times the typical call that is assumed. Requests go to the cheapest list
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policy import Choice
-from wiserouter.planning.ranking import best_at_price
+from wiserouter.planning.policy import Allowed, Choice
+from wiserouter.planning.ranking import cheapest_of
 from wiserouter.planning.shift import Shift
 from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
@@ -138,12 +138,7 @@ class Optimistic:
         self._refresh(self._funds)  # those of the last choice, where the pool or the observations have changed
 
     def choose(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None = None,
-        shift: Shift | None = None,
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Allowed = None, shift: Shift | None = None
     ) -> Choice:
         """Draw from the mix of the plan at rate b / tau; the cheapest listed model until a call was paid for."""
         self._latest_funds = funds
@@ -215,11 +210,11 @@ class Optimistic:
         self._revise_at[context] = _grown(self._estimates.observed[context], REVISE_GROWTH)
         self._at_means = None
 
-    def _cheapest_listed(self, context: int, allowed: Collection[int] | None) -> int:
+    def _cheapest_listed(self, context: int, allowed: Allowed) -> int:
         plan, context = (self._live, context) if context != NO_CONTEXT else (self._mixture.without_context.plan, 0)
-        return best_at_price(plan, context, float("inf"), range(plan.n_models) if allowed is None else allowed)
+        return cheapest_of(plan, context, range(plan.n_models) if allowed is None else allowed)
 
-    def _worth_most_per_usd(self, context: int, allowed: Collection[int] | None) -> list[int]:
+    def _worth_most_per_usd(self, context: int, allowed: Allowed) -> list[int]:
         """Return the model with the most mean reward per USD, of those that may be the cheapest."""
         models = range(self._live.n_models) if allowed is None else sorted(allowed)
         cost, spread = (table[context].tolist() for table in (self._live.cost_usd, self._optimistic.spread_usd))

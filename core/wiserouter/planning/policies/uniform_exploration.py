@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.mixture import permitted, room_usd
-from wiserouter.planning.policy import Choice
+from wiserouter.planning.policy import Allowed, Choice
 from wiserouter.planning.shift import Shift
 
 
@@ -44,7 +42,7 @@ class ExploreShare:
         choice: Choice,
         funds: Funds,
         rng: np.random.Generator,
-        allowed: Collection[int] | None = None,
+        allowed: Allowed = None,
         shift: Shift | None = None,
     ) -> Choice:
         """Return the plan's choice, or in that share of the cases a uniform draw; the mix holds all probabilities.
