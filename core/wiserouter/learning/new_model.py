@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.shrinkage import shrunk_means
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount, check_reward
@@ -34,8 +35,9 @@ def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost
     pool : Pool
         All models, the new one last.
     reward, cost_usd : float, optional
-        The caller's prior means. By default the mean reward of the others in each context, and their mean cost scaled
-        by the list prices where these are known; the others are those of its own family where it has any.
+        The caller's prior means. By default the mean reward of the others with a score, in each context, and the mean
+        cost of all others scaled by the list prices where these are known; the others are those of its own family where
+        it has any.
 
     Returns
     -------
@@ -48,15 +50,17 @@ def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost
         If a prior mean is out of range.
     """
     none = np.zeros(estimates.shape[0])
-    known = bool(estimates.calls.any())
-    means, kin = (estimates.means() if known else None), _kin(pool)
-    score = none if means is None else means.reward[:, kin].mean(axis=1)
-    if reward is not None:
-        score = none + check_reward(reward)
-    cost = none + check_amount("cost_usd", cost_usd) if cost_usd is not None else none
+    known, kin = bool(estimates.calls.any()), _kin(pool)
+    means = estimates.means() if known else None
+    cost = none if cost_usd is None else none + check_amount("cost_usd", cost_usd)
     if means is not None and cost_usd is None:
         cost = (means.cost_usd * _price_ratios(pool))[:, kin].mean(axis=1)
-    labels = WEIGHT if reward is not None or estimates.labels.any() else 0.0
+    scored = [k for k in kin if estimates.labels[:, k].any()]
+    score = none if reward is None else none + check_reward(reward)
+    if reward is None and scored:
+        scores = shrunk_means(estimates.labels, estimates.reward, estimates.reward_sq, shrink=True)
+        score = np.clip(scores[:, scored].mean(axis=1), 0.0, 1.0)
+    labels = WEIGHT if reward is not None or scored else 0.0
     return ModelPrior(score, cost, labels, WEIGHT if known or cost_usd is not None else 0.0)
 
 

@@ -203,8 +203,8 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         model : Model
             Its name must be new; a price lets its cost be estimated.
         reward, cost_usd : float, optional
-            Your prior: mean score, and USD per call. By default the mean reward of the other models in each context,
-            and their mean cost in proportion to the list prices.
+            Your prior: mean score, and USD per call. By default the mean reward of the other models with a score in
+            each context, and the others' mean cost in proportion to the list prices.
 
         Raises
         ------

@@ -91,6 +91,18 @@ def test_a_model_that_joins_before_any_score_has_no_score_either():
     assert known.labels[:, 3].tolist() == [1.0, 1.0]
 
 
+def test_a_model_that_joins_is_believed_to_be_as_good_as_the_others_that_have_a_score():
+    learner = Learner(parts(), Clock())
+    for context in (0, 1):
+        learner.add_reward(record(context, 0), 0.75, None)  # before a cost of any model is known
+    learner.add_model(Model("middle", Price(4e-6, 8e-6)), None, None)
+    known = learner.estimates
+    assert (known.labels[:, 2].tolist(), known.reward[:, 2].tolist()) == ([1.0, 1.0], [0.75, 0.75])
+    assert known.calls[:, 2].tolist() == [0.0, 0.0]
+    learner.add_model(Model("large@low", Price(1e-5, 3e-5)), None, None)  # its only kin, `large`, has no score
+    assert known.labels[:, 3].tolist() == [0.0, 0.0]
+
+
 def test_a_new_price_restates_the_costs():
     learner, one = Learner(parts(), Clock()), record(0, 0)
     learner.add_cost(one, 0.5, Usage(input_tokens=10, output_tokens=4))
