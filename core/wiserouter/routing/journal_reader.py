@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from wiserouter.errors import InvalidInput, UnknownDecision
 from wiserouter.learning.source_scores import SourceScore, evidence, with_event
@@ -39,13 +40,18 @@ class JournalReader:
         FileNotFoundError
             If there is no journal.
         """
-        newest = Path(self.path)
-        older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(newest, age)).exists()]
+        newest, files = Path(self.path), dict[tuple[int, int], TextIO]()
         with ExitStack() as opened:  # all at once, for a writer may rotate them while they are read
-            files = [
-                opened.enter_context(path.open(encoding="utf-8-sig", errors="replace")) for path in [*older, newest]
-            ]
-            for line in chain.from_iterable(map(journal_lines, files)):
+            for age in range(KEPT_FILES + 1):  # the newest first: one that is set aside meanwhile is met once more
+                try:
+                    file = opened.enter_context(aged(newest, age).open(encoding="utf-8-sig", errors="replace"))
+                except FileNotFoundError:
+                    if age == 0:
+                        raise
+                    continue
+                found = os.fstat(file.fileno())
+                files.setdefault((found.st_dev, found.st_ino), file)
+            for line in chain.from_iterable(map(journal_lines, reversed(files.values()))):
                 event = event_of(line)
                 if event is not None:
                     yield event

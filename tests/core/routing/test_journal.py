@@ -189,16 +189,43 @@ def test_a_full_file_is_set_aside_and_still_read(path):
     assert len(found) >= 4
 
 
-def test_files_that_are_set_aside_while_they_are_read_are_read_whole_and_once(path):
+@pytest.fixture
+def four_files(path):
+    """Return the files of a journal that were rotated 0 to 3 times, each with two lines."""
     names = [path, *(path.with_name(f"{path.name}.{age}") for age in (1, 2, 3))]
     for age, name in enumerate(names):
         name.write_text("".join(json.dumps({"event": "release", "id": f"{age} {line}"}) + "\n" for line in range(2)))
+    return names
+
+
+def set_aside(files):
+    for older, newer in zip(files[:0:-1], files[-2::-1], strict=True):
+        newer.replace(older)
+    files[0].touch()
+
+
+def test_files_that_are_set_aside_while_they_are_read_are_read_whole_and_once(path, four_files):
     reading = iter(JournalReader(path))
     found = [next(reading)["id"]]
-    for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
-        newer.replace(older)
-    path.write_text("")
+    set_aside(four_files)
     assert found + [event["id"] for event in reading] == [f"{age} {line}" for age in (3, 2, 1, 0) for line in range(2)]
+
+
+@pytest.mark.parametrize("n_opened", [1, 2, 3])
+def test_files_that_are_set_aside_while_they_are_opened_are_read_whole_and_once(
+    path, four_files, monkeypatch, n_opened
+):
+    opened, open_file = [], type(path).open
+
+    def counted(file, **settings):
+        opened.append(open_file(file, **settings))
+        if len(opened) == n_opened:
+            set_aside(four_files)
+        return opened[-1]
+
+    monkeypatch.setattr(type(path), "open", counted)
+    found = [event["id"] for event in JournalReader(path)]
+    assert found == [f"{age} {line}" for age in (2, 1, 0) for line in range(2)]  # the oldest is no more
 
 
 def test_of_several_writers_of_one_file_one_sets_it_aside(path):
