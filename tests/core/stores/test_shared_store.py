@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sqlite3
 import threading
 import time
+import weakref
 from contextlib import closing
 from dataclasses import replace
 
@@ -319,6 +321,22 @@ def test_a_peer_that_joins_during_an_exchange_reads_what_was_learned_on_all_days
         other.refresh()
         other.refresh()
         assert [one.sums.cost.sum() for one in later.remote_observations()] == [0.5]
+
+
+def test_a_peer_that_is_dropped_while_the_store_is_away_is_forgotten_at_once(opened, monkeypatch):
+    def away(*_):
+        raise StoreUnavailable("away", store="this one")
+
+    store, peer = opened(), EstimateSync(Contexts.single())
+    peer.set_models(["a"])
+    store.join(peer)
+    with monkeypatch.context() as fault, pytest.raises(StoreUnavailable):
+        fault.setattr(SQLiteEngine, "exchange", away)
+        store.refresh()
+    dropped = weakref.ref(peer)
+    del peer
+    gc.collect()
+    assert dropped() is None
 
 
 def test_an_account_that_was_not_used_for_a_while_is_read_before_it_is_used_again(opened, clock):

@@ -109,7 +109,7 @@ class Worker:
         self._clock, self._max_decisions = clock, max_decisions
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
-        self._noted_s, self._asked_peers, self._loss = float("-inf"), list[Peer](), ""
+        self._noted_s, self._asked_peers, self._loss = float("-inf"), weakref.WeakSet[Peer](), ""
         self._read, self._read_caps, self._hard_scopes = list[str](), list[str](), set[str]()
         self._renewing, self._returning = dict[str, Lease](), dict[str, Lease]()
         self.restored_by_s, self._closed_s = float("-inf"), min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
@@ -273,7 +273,7 @@ class Worker:
         self._read = sorted({one for scope in watched for one in self.replica.scopes(scope)})
         unknown = [scope for scope in self._read if scope not in self.replica.views]
         notes = [name for scope in unknown for name in self.replica.note_names(scope)]
-        self._asked_peers = list(self.peers) if due else []
+        self._asked_peers = weakref.WeakSet(self.peers if due else ())
         sums = [name for peer in self._asked_peers for name in peer.wanted(now_s)]
         notes += [name for peer in self._asked_peers for name in peer.wanted_notes()]
         self._read_caps = [key for pending in sent for key in pending.caps]
@@ -299,8 +299,7 @@ class Worker:
         for scope in self._returning:
             self.leases.drop(scope)
         self.leases.drop_others(self.replica.windows, None if are_windows_others else self._renewing)
-        asked, self._asked_peers = self._asked_peers, []  # kept no longer: a peer may be dropped by its owner
-        for peer in asked:  # a peer that has joined meanwhile has asked nothing
+        for peer in self._asked_peers:  # a peer that has joined meanwhile has asked nothing
             peer.incoming(reply)
         return None
 
