@@ -10,6 +10,7 @@ import logging
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing import current_process
+from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 from wiserouter.errors import InvalidInput, WorkersLost
@@ -125,9 +126,8 @@ def _run(function: Callable[[T], R], left: dict[int, T], n_jobs: int | None, n_w
 
 def _placed(function: Callable[[T], R], place: int, task: T) -> tuple[int, R]:
     """Return the result of a task, and its place."""
-    if current_process().name.startswith(
-        "LokyProcess"
-    ):  # Ctrl-C reaches all; the program that it interrupts ends these
+    is_worker = current_process().name.startswith("LokyProcess") and current_thread() is main_thread()
+    if is_worker:  # Ctrl-C reaches all; the program that it interrupts ends these
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return place, function(task)
 

@@ -53,6 +53,15 @@ def test_a_program_sets_the_workers_by_joblib():
     assert len(set(run_in_order(thread, range(6)))) == 1
 
 
+def squares(n):
+    return list(run_in_order(slow_first, range(n), n_jobs=2))
+
+
+@pytest.mark.slow
+def test_a_task_of_a_worker_may_have_workers_of_its_own():
+    assert list(run_in_order(squares, [2, 3], n_jobs=2)) == [[0, 1], [0, 1, 4]]
+
+
 @pytest.mark.slow
 def test_tasks_of_a_lost_worker_are_run_again(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "wiserouter"):
