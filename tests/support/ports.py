@@ -25,12 +25,12 @@ def free_port() -> int:
 def hold(port: int) -> int | None:
     """Hold a port, any free one if 0; return it, or None if it is taken."""
     found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(("127.0.0.1", port))
     except OSError:
         found.close()
         return None
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # now, so that a port that is held is not held twice
     number = int(found.getsockname()[1])
     _held.append(found)
     while len(_held) > (_MOST_HELD if sys.platform == "linux" else 0):
