@@ -2,6 +2,8 @@ import itertools
 import math
 import re
 from array import array
+from fractions import Fraction
+from itertools import pairwise
 from unittest import mock
 
 import numpy as np
@@ -302,6 +304,26 @@ def test_rows_of_many_models_are_solved_like_those_of_few(problem, seed):
     now = problem._replace(reward=short.reward, cost_usd=short.cost_usd)
     rate = max(rate_of(now), short.floor_usd)
     assert long.value(rate) == pytest.approx(linprog_value(now, rate), abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 120), st.sampled_from([1, 2, 9, 10**6]), st.integers(-320, 2), st.integers(0, 999), st.booleans())
+def test_no_model_lies_above_the_envelope_whatever_calls_cost(n_models, levels, exponent, seed, allow_skip):
+    cost, reward = np.random.default_rng(seed).integers(levels + 1, size=(2, n_models)) / levels
+    cost *= 10.0**exponent
+    hull = context_envelope(0, 1.0, cost.tolist(), reward.tolist(), allow_skip=allow_skip).hull
+    points = {k: (Fraction(cost[k]), Fraction(reward[k])) for k in range(n_models)}
+    points |= {SKIP: (Fraction(), Fraction())} if allow_skip else {}
+    best = {usd: max(gain for other, gain in points.values() if other == usd) for usd, _ in points.values()}
+    assert points[hull[0]] == (min(best), best[min(best)])
+    assert points[hull[-1]][1] == max(best.values())
+    for (usd, gain), (next_usd, next_gain) in pairwise(points[k] for k in hull):
+        assert usd < next_usd
+        assert gain < next_gain
+        slope = (next_gain - gain) / (next_usd - usd)
+        if slope < 1e300:  # a steeper one is infinite
+            between = [one for one in best if usd < one < next_usd]
+            assert all(best[one] <= gain + slope * (one - usd) + Fraction(1e-12) for one in between)
 
 
 @settings(max_examples=60, deadline=None)
