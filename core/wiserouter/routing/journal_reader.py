@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -43,14 +44,12 @@ class JournalReader:
         newest, files = Path(self.path), dict[tuple[int, int], TextIO]()
         with ExitStack() as opened:  # all at once, for a writer may rotate them while they are read
             for age in range(KEPT_FILES + 1):  # the newest first: one that is set aside meanwhile is met once more
-                try:
+                with suppress(FileNotFoundError):  # also the newest one, where it was just set aside
                     file = opened.enter_context(aged(newest, age).open(encoding="utf-8-sig", errors="replace"))
-                except FileNotFoundError:
-                    if age == 0:
-                        raise
-                    continue
-                found = os.fstat(file.fileno())
-                files.setdefault((found.st_dev, found.st_ino), file)
+                    found = os.fstat(file.fileno())
+                    files.setdefault((found.st_dev, found.st_ino), file)
+            if not files:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(newest))
             for line in chain.from_iterable(map(journal_lines, reversed(files.values()))):
                 event = event_of(line)
                 if event is not None:

@@ -211,6 +211,13 @@ def test_files_that_are_set_aside_while_they_are_read_are_read_whole_and_once(pa
     assert found + [event["id"] for event in reading] == [f"{age} {line}" for age in (3, 2, 1, 0) for line in range(2)]
 
 
+def test_a_journal_whose_newest_file_was_just_set_aside_is_read(path, four_files):
+    set_aside(four_files)
+    path.unlink()
+    found = [event["id"] for event in JournalReader(path)]
+    assert found == [f"{age} {line}" for age in (2, 1, 0) for line in range(2)]
+
+
 @pytest.mark.parametrize("n_opened", [1, 2, 3])
 def test_files_that_are_set_aside_while_they_are_opened_are_read_whole_and_once(
     path, four_files, monkeypatch, n_opened
