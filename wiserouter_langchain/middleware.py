@@ -49,7 +49,8 @@ class _Ending(NamedTuple):
 
 def _leaves(result: Any) -> bool:
     """Return True if a tool hands over to another agent of the graph around its own, as those of a swarm do."""
-    return isinstance(result, Command) and result.graph == Command.PARENT
+    parts = result if isinstance(result, list) else [result]
+    return any(isinstance(part, Command) and part.graph == Command.PARENT for part in parts)
 
 
 class WiseState(AgentState[Any]):
@@ -109,11 +110,12 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         run = stated_run(ensure_config()) or uuid4().hex
         return {"wise_run": run, "wise_own_run": run, "wise_model": None}
 
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Write the model that answered to the state."""
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        """Write the run and the model that answered to the state: a sub-agent may have handed back its own."""
         records = (getattr(message, "response_metadata", {}).get(RECORD) for message in reversed(state["messages"]))
         record = next(filter(None, records), None)
-        return None if record is None else {"wise_model": record["model"]}
+        model = {} if record is None else {"wise_model": record["model"]}
+        return {"wise_run": state.get("wise_own_run"), **model}
 
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """End the run, unless the configuration named it: then it may go on."""

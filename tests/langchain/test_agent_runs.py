@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from support.agent_runs import MIXED, RATES, ledger_usd, model_of, routed, thread
 from support.caching_chat import CachingChat
@@ -144,15 +144,36 @@ def test_sub_agents_that_hand_back_their_state_leave_the_run_of_their_agent_as_i
     assert llm.core.snapshot().committed_usd == 0
 
 
+def test_an_agent_that_waits_for_a_person_names_its_own_run_after_a_sub_agent_has_handed_back_its_state():
+    llm, _ = routed(unit="run", steps=2)
+    inner = agent_of(llm)
+
+    @tool
+    def research(location: str, tool_call_id: Annotated[str, InjectedToolCallId]):
+        """Ask a person, then another agent, and hand back its state."""
+        asked = interrupt(f"weather in '{location}'?")
+        theirs = inner.invoke({"messages": [("human", asked)]})
+        return Command(update={**theirs, "messages": [ToolMessage("sunny", tool_call_id=tool_call_id)]})
+
+    agent = agent_of(llm, [research], checkpointer=InMemorySaver())
+    waiting = agent.invoke(ASK, thread("t"))
+    again = agent.invoke(Command(resume="is it 'Rome'?"), thread("t"))
+    done = agent.invoke(Command(resume="is it 'Rome'?"), thread("t"))
+    assert "__interrupt__" in again
+    assert waiting["wise_run"] == again["wise_run"] == done["wise_run"]
+    assert llm.core.snapshot().committed_usd == 0
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_an_agent_that_hands_over_to_another_one_of_its_graph_ends_its_run(way):
+@pytest.mark.parametrize("gives", [lambda command: command, lambda command: [command]], ids=["command", "list"])
+def test_an_agent_that_hands_over_to_another_one_of_its_graph_ends_its_run(way, gives):
     llm, _ = routed(unit="run", steps=1)
 
     @tool
     def hand_over(tool_call_id: Annotated[str, InjectedToolCallId]):
         """Hand over to the other agent, as in a swarm."""
         told = {"messages": [ToolMessage("over to you", tool_call_id=tool_call_id), HumanMessage("go on")]}
-        return Command(goto="second", graph=Command.PARENT, update=told)
+        return gives(Command(goto="second", graph=Command.PARENT, update=told))
 
     graph = StateGraph(MessagesState)
     graph.add_node("first", agent_of(llm, [hand_over]), destinations=("second",))
