@@ -174,7 +174,7 @@ def _is_complete(message: BaseMessage) -> bool:
 def reported_usd(message: BaseMessage) -> float | None:
     """Return the cost that a cache, langchain-litellm or OpenRouter reports in the message, if one does.
 
-    LiteLLM's router reports a cost of 0 for a deployment whose price it does not know, so that is none.
+    LiteLLM reports a cost of 0 for a model whose price it does not know, so that is none.
 
     Raises
     ------

@@ -256,7 +256,7 @@ class DeploymentRegistry:
         new: list[DeploymentInfo] = []
         found: list[DeploymentInfo] = []
         for deployment in deployments:
-            key = id_of(deployment)
+            key, source = id_of(deployment), source_of(deployment)  # as it was before its figures are read
             try:
                 info = self._info_of(deployment, new, model_group)
                 if key in self._changing:
@@ -266,11 +266,11 @@ class DeploymentRegistry:
                 if strict:
                     raise
                 self._refused.add(key)
-                self._sources[key] = source_of(deployment)
+                self._sources[key] = source
                 logger.error("group %r: %s; the deployment gets no traffic", self._group, error)
                 continue
             new += arms or [info]
-            found += self._keep(key, source_of(deployment), info, arms) if key else arms or [info]
+            found += self._keep(key, source, info, arms) if key else arms or [info]
         return found
 
     def _keep(
