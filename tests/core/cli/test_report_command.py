@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from support.redis_servers import MISSING, redis_server
 from wiserouter import Budget, Model, Price, Shadow, Usage, WiseRouter
 from wiserouter.cli import app
-from wiserouter.errors import InvalidInput, StoreUnavailable
+from wiserouter.errors import InvalidInput
 from wiserouter.operating.savings import savings
 from wiserouter.operating.savings_journal import calls_of
 from wiserouter.operating.savings_text import html_of, lines_of
@@ -207,7 +207,7 @@ def test_a_proxy_is_asked_with_the_key_of_the_environment():
 
 
 def test_what_cannot_be_reported_on(tmp_path):
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(InvalidInput, match=r"must be a URL or an existing file, got '.*none.db'"):
         printed(str(tmp_path / "none.db"))
     with pytest.raises(InvalidInput, match="memory"):
         printed("memory://")
