@@ -127,7 +127,7 @@ import time
 from wiserouter.parallel import run_in_order
 
 def sleep(seconds):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())  # at once, for both workers write to one pipe
     time.sleep(seconds)
 
 if __name__ == "__main__":
