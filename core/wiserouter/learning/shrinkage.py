@@ -76,8 +76,8 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     [[0.5], [0.5]]
     """
     n = count.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        column_mean = total.sum(axis=0) / n
+    # rounding may leave a sum where all observations were taken back
+    column_mean = np.divide(total.sum(axis=0), n, out=np.full(n.shape, np.nan), where=n > 0.0)
     # a cell without observations takes its column's mean, whatever the strength
     kappa = np.where(count > 0, spreads(count, total, square).pseudo_counts if shrink else 0.0, 1.0)
     pooled = np.isinf(kappa)

@@ -113,3 +113,10 @@ def test_the_rounding_that_moved_contexts_leave_makes_no_spread():
     of = spreads(count, total, total)
     assert of.identified.tolist() == [True, False]
     assert np.isfinite(of.between).all()
+
+
+def test_a_sum_that_rounding_leaves_of_observations_taken_back_gives_no_mean():
+    count, total = np.array([[2.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 2e-17], [0.5, 0.0]])
+    means = shrunk_means(count, total, total, shrink=True)
+    assert np.isnan(means[:, 1]).all()
+    assert means[:, 0] == pytest.approx([0.5, 0.5])
