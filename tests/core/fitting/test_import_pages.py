@@ -130,3 +130,16 @@ def test_a_server_that_gives_the_same_place_again_is_not_asked_without_end():
         list(score_pages(platform, 0.0, fetch=fetch))
     with pytest.raises(InvalidInput, match="must go on after each page"):
         list(call_pages(platform, 0.0, 1.0, fetch=fetch))
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [("langfuse", [1]), ("langfuse", "ok"), ("langsmith", None), ("mlflow", 3)]
+)
+def test_an_answer_of_another_kind_is_named_with_the_address(name, answer):
+    platform = platform_of(name, KEYS, "http://gateway", "7")
+    fetch = lambda *_, **__: answer  # noqa: E731
+    with pytest.raises(InvalidInput, match=f"{name} must answer with .*got .*: check the address http://gateway"):
+        next(score_pages(platform, 0.0, fetch=fetch))
+    if name != "mlflow":  # its calls are read from files
+        with pytest.raises(InvalidInput, match="must answer with an object"):
+            next(call_pages(platform, 0.0, 1.0, fetch=fetch))

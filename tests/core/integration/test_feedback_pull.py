@@ -5,6 +5,8 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from functools import partial
 
 import pytest
@@ -170,11 +172,11 @@ def test_what_is_older_is_left_out():
 
 
 def test_a_request_is_sent_again_unless_it_is_refused_for_good():
-    answers = iter([(503, {}), (429, {}), (200, {"a": 1})])
+    answers = iter([(503, {}), (429, {}), (524, {}), (200, {"a": 1})])
     waited = []
     with serving(lambda *_: next(answers)) as server:
         assert request_json(server.url, sleep=waited.append) == {"a": 1}
-    assert len(waited) == 2
+    assert len(waited) == 3
     with serving(lambda *_: (401, {"error": "no"})) as server, pytest.raises(HttpRefused, match="answered 401"):
         request_json(server.url, sleep=waited.append)
     assert len(server.asked) == 1
@@ -204,6 +206,16 @@ def test_a_request_waits_as_long_as_the_platform_says():
         with pytest.raises(HttpRefused, match="again after 86,400 s"):  # a limit of a day
             request_json(server.url, sleep=waited.append)
     assert [41.0 <= one <= 61.0 for one in waited] == [True]
+
+
+def test_a_time_to_wait_may_be_a_date():
+    later = [("Retry-After", format_datetime(datetime.now(UTC) + timedelta(seconds=s), usegmt=True)) for s in (60, -60)]
+    answers = iter([(503, {}, later[0]), (503, {}, later[1]), (503, {}, ("Retry-After", "soon")), (200, {"a": 1})])
+    waited = []
+    with serving(lambda *_: next(answers)) as server:
+        assert request_json(server.url, sleep=waited.append) == {"a": 1}
+    assert 50.0 <= waited[0] <= 81.0
+    assert max(waited[1:]) <= 20.0
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:99999/x", "http://[::1/x", "http://a..b/", "http://a b/"])

@@ -12,7 +12,15 @@ from typing import NamedTuple
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedScore, Recorded, mapping_of
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
-from wiserouter.fitting.platforms.score_pages import PAGE, Fetch, Platform, check_goes_on, iso_time, score_pages
+from wiserouter.fitting.platforms.score_pages import (
+    PAGE,
+    Fetch,
+    Platform,
+    answer_of,
+    check_goes_on,
+    iso_time,
+    score_pages,
+)
 
 _FIELDS = "core,basic,time,io,metadata,model,usage"
 
@@ -77,10 +85,12 @@ def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[s
             if error.status != 404 or cursor is not None:
                 raise
         else:
+            answer = answer_of(platform, answer, dict)
             following = mapping_of(answer.get("meta")).get("cursor")
             return CallPage(_records(answer.get("data")), ["v2", following] if following else None)
     number = int(place or 1)
-    answer = fetch(f"{base}/observations", query={**query, "limit": PAGE, "page": number}, headers=platform.headers)
+    numbered = {**query, "limit": PAGE, "page": number}
+    answer = answer_of(platform, fetch(f"{base}/observations", query=numbered, headers=platform.headers), dict)
     last = mapping_of(answer.get("meta")).get("totalPages") or 0
     return CallPage(_records(answer.get("data")), ["v1", str(number + 1), until] if number < last else None)
 
@@ -96,7 +106,8 @@ def _langsmith(platform: Platform, since_s: float, until_s: float, cursor: list[
         "limit": PAGE,
         **({} if cursor is None else {"cursor": cursor[0]}),
     }
-    answer = fetch(f"{platform.url.rstrip('/')}/api/v1/runs/query", body=body, headers=platform.headers)
+    runs = fetch(f"{platform.url.rstrip('/')}/api/v1/runs/query", body=body, headers=platform.headers)
+    answer = answer_of(platform, runs, dict)
     following = mapping_of(answer.get("cursors")).get("next")
     return CallPage(_records(answer.get("runs")), [following] if following else None)
 

@@ -10,6 +10,8 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from http.client import IncompleteRead
 from typing import Any
 from urllib.error import HTTPError
@@ -29,7 +31,9 @@ MAX_BYTES = 64 * 2**20
 MOST_WAIT_S = 300.0
 """Longest time that a platform may ask to wait; limits of a day or a month are refused at once."""
 
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PASSING = frozenset(
+    {408, 425, 429, 500, 502, 503, 504, *range(520, 530)}
+)  # from 520 on: Cloudflare's; 529: overloaded
 
 
 class HttpRefused(WiseRouterError):
@@ -57,8 +61,25 @@ def refusal_of(error: HTTPError, url: str) -> HttpRefused:
             said = f"it moved to {place}: give that address"
         else:
             said = error.read(2_000).decode("utf-8", "replace")
-        wait = (error.headers.get("retry-after") or "").strip()
-    return HttpRefused(error.code, url, said, float(wait) if _SECONDS.fullmatch(wait) else None)
+        wait_s = _seconds_of((error.headers.get("retry-after") or "").strip(), error.headers.get("date") or "")
+    return HttpRefused(error.code, url, said, wait_s)
+
+
+def _seconds_of(wait: str, now: str) -> float | None:
+    """Return a time to wait in seconds, given so or as a date, which counts from the server's own.
+
+    Examples
+    --------
+    >>> _seconds_of("41", ""), _seconds_of("Fri, 27 Nov 2026 12:01:00 GMT", "Fri, 27 Nov 2026 12:00:30 GMT")
+    (41.0, 30.0)
+    """
+    if _SECONDS.fullmatch(wait):
+        return float(wait)
+    with suppress(ValueError, OverflowError):
+        until_s = parsedate_to_datetime(wait).timestamp()
+        now_s = parsedate_to_datetime(now).timestamp() if now else time.time()
+        return max(until_s - now_s, 0.0)
+    return None
 
 
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")

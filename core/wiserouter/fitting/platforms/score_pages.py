@@ -8,10 +8,11 @@ so that traces from before the wanted time are read too.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import Recorded, first_filled, mapping_of, text_of, texts, time_of
@@ -21,6 +22,8 @@ from wiserouter.fitting.platforms.http import HttpRefused, request_json
 PAGE = 100
 LOOKBACK_S = 7 * 86_400.0
 """Time before the wanted one whose traces MLflow is asked for: as long as answers can be rated by default."""
+
+_Answer = TypeVar("_Answer", dict[str, Any], list[Any])
 
 Fetch = Callable[..., Any]
 """Sends a request, as `request_json`."""
@@ -136,6 +139,16 @@ def score_pages(
         place = page.next_place
 
 
+def answer_of(platform: Platform, answer: object, kind: type[_Answer]) -> _Answer:
+    """Return the answer of an interface; raise `InvalidInput` for one of another kind, such as a gateway's."""
+    if isinstance(answer, kind):
+        return answer
+    wanted, got = ("an object" if kind is dict else "a list"), json.dumps(answer)
+    raise InvalidInput(
+        f"{platform.name} must answer with {wanted}, got {got:.100}: check the address {platform.url}", value=answer
+    )
+
+
 def check_goes_on(platform: Platform, place: object, following: object) -> None:
     """Raise `InvalidInput` where a page is followed by itself, so that a reading would never end."""
     if following == place:
@@ -154,10 +167,12 @@ def _langfuse(platform: Platform, since_s: float, place: str | None, fetch: Fetc
             if error.status != 404 or place is not None:
                 raise
         else:
+            answer = answer_of(platform, answer, dict)
             following = mapping_of(answer.get("meta")).get("cursor")
             return ScorePage(_scores(answer.get("data"), _langfuse_score), f"v3 {following}" if following else None)
     number = 1 if place is None else int(place.removeprefix("v2 "))
-    answer = fetch(f"{base}/v2/scores", query={**query, "page": number}, headers=platform.headers)
+    paged = {**query, "page": number}
+    answer = answer_of(platform, fetch(f"{base}/v2/scores", query=paged, headers=platform.headers), dict)
     last = mapping_of(answer.get("meta")).get("totalPages") or 0
     return ScorePage(_scores(answer.get("data"), _langfuse_score), f"v2 {number + 1}" if number < last else None)
 
@@ -185,7 +200,7 @@ def _langsmith(platform: Platform, since_s: float, place: str | None, fetch: Fet
         "session": platform.project or None,
     }
     records = fetch(f"{platform.url.rstrip('/')}/api/v1/feedback", query=query, headers=platform.headers)
-    found = records if isinstance(records, list) else []
+    found = answer_of(platform, records, list)
     return ScorePage(_scores(found, _langsmith_score), str(offset + len(found)) if len(found) >= PAGE else None)
 
 
@@ -210,7 +225,8 @@ def _mlflow(platform: Platform, since_s: float, place: str | None, fetch: Fetch)
         "order_by": ["timestamp_ms ASC"],
         **({} if place is None else {"page_token": place}),
     }
-    answer = fetch(f"{platform.url.rstrip('/')}/api/3.0/mlflow/traces/search", body=body, headers=platform.headers)
+    traced = fetch(f"{platform.url.rstrip('/')}/api/3.0/mlflow/traces/search", body=body, headers=platform.headers)
+    answer = answer_of(platform, traced, dict)
     traces = [mapping_of(one) for one in answer.get("traces") or ()]
     scores = [score for trace in traces for score in _mlflow_scores(trace)]
     return ScorePage(scores, answer.get("next_page_token") or None)
