@@ -189,6 +189,7 @@ def group_status(group: Group) -> dict[str, Any]:
     """Return the accounts of a group, the estimates of its models, the health of its store and its faults."""
     router = group.router
     faults = {"uncounted_calls": 0, **group.faults, "encoder": group.lookup.failures}
+    faults |= {} if router.journal is None else {"journal": router.journal.dropped}
     judge = router.judge
     judging = () if judge is None or judge.settings.budget_usd is None else (judge.settings.source,)
     scopes = {scope: _account(router, scope) for scope in (*group.scope_resolver.opened, *judging)}

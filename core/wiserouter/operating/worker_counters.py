@@ -29,7 +29,7 @@ Count = tuple[str, tuple[str, ...], float]
 
 
 class WorkerCounters:
-    """The faults of routers, the calls of their judges, and the cost of missed caches.
+    """The faults of routers and of their journals, the calls of their judges, and the cost of missed caches.
 
     Parameters
     ----------
@@ -56,6 +56,8 @@ def _counts(watched: WatchedRouter) -> Iterator[Count]:
     """Return the counts of a router since the start of the process."""
     for kind, count in watched.faults().items():
         yield "faults", (kind,), float(count)
+    if (journal := watched.router.journal) is not None:
+        yield "faults", ("journal",), float(journal.dropped)
     judge = watched.router.judge_figures()
     if judge is not None:
         for outcome in _OF_JUDGE:

@@ -3,6 +3,7 @@
 import inspect
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,3 +205,15 @@ def test_a_store_that_is_away_leaves_its_budgets_out(registry, monkeypatch):
     found = samples(registry)
     assert ("wiserouter_store_up", "wise") in found
     assert not [key for key in found if key[0].startswith("wiserouter_budget")]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_lines_that_a_journal_loses_are_faults(registry):
+    router = routed()
+    Metrics(registry).watch(router, "wise")
+    journal = router.journal_to("/dev/full")
+    assert samples(registry)["wiserouter_faults_total", "journal", "wise"] == 0
+    router.decide("What is the capital of France?")
+    assert journal.flush()
+    assert samples(registry)["wiserouter_faults_total", "journal", "wise"] == 1
+    journal.close()
