@@ -151,8 +151,9 @@ def test_no_old_name_is_defined():
     offenders = [
         Place(source.path, line, name)
         for source in sources()
+        for old in [old_names(source.path)]
         for name, line in definitions(source.tree)
-        if name in old_names(source.path)
+        if name in old
     ]
     expect_none(offenders, "name of an earlier version")
 
