@@ -14,7 +14,7 @@ from typing import Any
 from litellm.constants import SESSION_ID_GENERATED_METADATA_KEY
 
 from wiserouter.integration import StatedIds
-from wiserouter_litellm.conversations.feedback_keys import feedback_key
+from wiserouter_litellm.conversations.feedback_keys import feedback_key, reported_id
 
 MOST_ID_CHARS = 512
 """The longest id that is read: a longer one is none."""
@@ -49,7 +49,7 @@ def stated_ids(kwargs: Mapping[str, Any], caller: str | None) -> StatedIds:
     return StatedIds(
         conversation=_first(_sessions(kwargs, buckets, parent)),
         cache_key=_text(kwargs.get("prompt_cache_key")),
-        answers=[feedback_key(earlier, caller)] if earlier else (),
+        answers=[feedback_key(reported_id(earlier), caller)] if earlier else (),
         parent=parent,
     )
 

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 
+from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
+
 from wiserouter_litellm.deployments.litellm_compat import issued_id
+
+_RESPONSE = "resp_"
 
 
 def feedback_key(id_: str, caller: str | None) -> str:
@@ -45,9 +49,27 @@ def id_of_call(call: object) -> str:
     return str(found or getattr(call, "id", ""))
 
 
+def reported_id(id_: str) -> str:
+    """Return the id by which LiteLLM reports an answer, of the one that its client has.
+
+    For providers without a responses API it makes the response of a chat, which it reports, and writes the id of that
+    chat into that of the response.
+
+    Examples
+    --------
+    >>> reported_id("resp_bGl0ZWxsbTpjdXN0b21fbGxtX3Byb3ZpZGVyOng7bW9kZWxfaWQ6eTtyZXNwb25zZV9pZDpjaGF0Y21wbC0x")
+    'chatcmpl-1'
+    """
+    issued = issued_id(id_)
+    if not issued.startswith(_RESPONSE):
+        return issued
+    provider_id = Ids.decode_previous_response_id_to_original_previous_response_id(issued)
+    return issued if provider_id.startswith(_RESPONSE) else provider_id
+
+
 def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
     """Return the keys to look an id up by when a caller asks; administrators may give the id of any decision."""
-    id_ = issued_id(id_)
+    id_ = reported_id(id_)
     own = feedback_key(id_, caller)
     return (own, _digest(id_), id_) if any_caller else (own,)
 

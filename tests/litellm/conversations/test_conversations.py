@@ -239,8 +239,9 @@ async def test_a_run_that_falls_back_to_another_group_comes_back(provider, settl
     assert (state.model, state.spent_usd) == ("large", pytest.approx(router.status().spent_usd - presumed_usd(router)))
 
 
-async def test_a_response_is_continued_in_its_conversation(provider, settled):
-    llm, router, _ = attached()
+@pytest.mark.parametrize("api", ["openai", "deepseek"], ids=["responses", "chats"])
+async def test_a_response_is_continued_in_its_conversation_and_rated(provider, settled, api):
+    llm, router, callback = attached(*(deployment(name, model=f"{api}/{name}") for name in ("small", "large")))
     first = await llm.aresponses(model="wise", input="fix the test", max_output_tokens=60)
     await settled(lambda: router.status().charged == 1)
     turned(router, "small")
@@ -248,6 +249,7 @@ async def test_a_response_is_continued_in_its_conversation(provider, settled):
     await settled(lambda: router.status().charged == 2)
     assert (router.status().decided, router.status().conversations.stays) == (1, 1)
     assert asked(provider) == ["large"] * 2
+    assert callback.feedback(first.id, 1.0) is False
 
 
 async def test_requests_that_run_beside_others_belong_to_no_conversation():
