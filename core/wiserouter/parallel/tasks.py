@@ -7,10 +7,13 @@ number of workers, nor on those that were lost, if the function depends on its t
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cache
 from multiprocessing import current_process
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 from wiserouter.errors import InvalidInput, WorkersLost
@@ -129,7 +132,20 @@ def _placed(function: Callable[[T], R], place: int, task: T) -> tuple[int, R]:
     is_worker = current_process().name.startswith("LokyProcess") and current_thread() is main_thread()
     if is_worker:  # Ctrl-C reaches all; the program that it interrupts ends these
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _end_with_program()
     return place, function(task)
+
+
+@cache
+def _end_with_program() -> None:
+    """End this worker when the program that began it is killed; loky lets it work on, and wait for minutes."""
+    Thread(target=_wait_for_end, args=(os.getppid(),), daemon=True).start()
+
+
+def _wait_for_end(program: int) -> None:
+    while os.getppid() == program:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _is_loss(error: BaseException | None) -> bool:

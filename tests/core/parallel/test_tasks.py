@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 
 import joblib
@@ -133,6 +134,22 @@ def sleep(seconds):
 if __name__ == "__main__":
     list(run_in_order(sleep, [60] * 4, n_jobs=2))
 """
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_program_that_is_killed(tmp_path, number):
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    program = [sys.executable, str(tmp_path / "sleeps.py")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        for _ in range(2):
+            assert process.stdout.readline()
+        process.send_signal(number)  # to it alone, as an init system or a container does
+        try:
+            process.communicate(timeout=30)  # until no worker holds the pipe, before the minute of its sleep is over
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -number
 
 
 @pytest.mark.slow
