@@ -1,10 +1,13 @@
 """Errors of settings name the key, the rule and the value, and stop the boot."""
 
+import threading
+
 import litellm
 import pytest
 
 import wiserouter_litellm
 from support.providers import deployment
+from support.redis_servers import MISSING, RedisServer, redis_server
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
 from wiserouter_litellm.settings.proxy_settings import settings_of, store_of
@@ -248,6 +251,23 @@ def test_a_boot_that_cannot_work_stops_with_one_message(monkeypatch, caplog, wis
         boot(monkeypatch, wise, deployments)
     assert wrong.value.key == "callback_settings.wiserouter.groups.wise"
     assert sum(record.levelname == "CRITICAL" for record in caplog.records) == 1
+
+
+@pytest.mark.skipif(redis_server() is None, reason=MISSING)
+def test_a_worker_that_starts_waits_for_its_store(monkeypatch, caplog, tmp_path):
+    redis = RedisServer(tmp_path)
+    wise = {**WISE, "limit": "hard", "store": redis.url}
+    begins = threading.Timer(1.5, redis.start)
+    begins.start()
+    try:
+        assert boot(monkeypatch, wise).groups["wise"].router.status().left_usd == 5.0
+    finally:
+        begins.join()
+        redis.kill()
+    assert "check that a server answers there; trying again in 1 s" in caplog.text
+    monkeypatch.setattr("wiserouter_litellm.proxy.STORE_WAIT_S", 0.0)
+    with pytest.raises(SettingsError, match="groups.wise: redis://.* cannot be used"):
+        boot(monkeypatch, wise)
 
 
 @pytest.mark.parametrize("place", ["success_callback", "failure_callback"])
