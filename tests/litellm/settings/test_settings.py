@@ -266,7 +266,7 @@ def test_a_worker_that_starts_waits_for_its_store(monkeypatch, caplog, tmp_path)
         redis.kill()
     assert "check that a server answers there; trying again in 1 s" in caplog.text
     monkeypatch.setattr("wiserouter_litellm.proxy.STORE_WAIT_S", 0.0)
-    with pytest.raises(SettingsError, match="groups.wise: redis://.* cannot be used"):
+    with pytest.raises(SettingsError, match=r"groups.wise: redis://.* cannot be used"):
         boot(monkeypatch, wise)
 
 
