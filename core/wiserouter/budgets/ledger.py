@@ -187,9 +187,9 @@ class Ledger:
         left_usd, requests, _, _, _ = funds  # and the rate is Funds.rate_usd, without a call
         rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0
         room_usd = self.room_usd() if hard or self.lease_usd is not None else INFINITE
-        margin_usd, plannable_usd = (self.margin_usd(), INFINITE) if hard else (0.0, left_usd)
+        margin_usd, bearable_usd = self.margin_usd() if hard else 0.0, self.bearable_usd()
         return tuple.__new__(  # in half the time of a call of the class
-            BudgetSnapshot, (funds, rate_usd, hard, room_usd, margin_usd, plannable_usd, self, self.committed_usd)
+            BudgetSnapshot, (funds, rate_usd, hard, room_usd, margin_usd, bearable_usd, self, self.committed_usd)
         )
 
     def funds(self) -> Funds:
@@ -213,9 +213,9 @@ class Ledger:
         """Return the amount that a hard limit reserves for the calls in flight beyond their expected cost."""
         return self.reserved_usd - self.expected_usd
 
-    def bears(self, expected_usd: float) -> bool:
-        """Return True if the budget left covers the expected cost of a call; under a hard limit `room_usd` decides."""
-        return self.hard or expected_usd <= self.plannable_usd
+    def bearable_usd(self) -> float:
+        """Return the largest expected cost that the budget left covers; infinite under a hard limit: `room_usd`."""
+        return INFINITE if self.hard else self.plannable_usd + ROUNDING * self.budget.amount_usd
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
         """Return the error for a used-up horizon or amount; None where the cheapest model continues."""

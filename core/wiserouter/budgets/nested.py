@@ -64,7 +64,7 @@ class NestedLedger:
     def snapshot(self) -> BudgetSnapshot:
         """Return the amounts that a decision reads, at this moment."""
         hard, room_usd = self.hard, self.room_usd()
-        plannable_usd = min([one.plannable_usd for one in self.each if not one.hard], default=float("inf"))
+        plannable_usd = self.bearable_usd()
         funds, margin_usd = self.funds(), self.margin_usd() if hard else 0.0
         committed_usd = self.each[0].committed_usd
         return BudgetSnapshot(funds, funds.rate_usd, hard, room_usd, margin_usd, plannable_usd, self, committed_usd)
@@ -88,15 +88,15 @@ class NestedLedger:
         """Return the amount that hard limits reserve for the calls in flight beyond their expected cost."""
         return max([ledger.margin_usd() for ledger in self.each if ledger.hard])
 
-    def bears(self, expected_usd: float) -> bool:
-        """Return True if every budget covers a call."""
-        return all(ledger.bears(expected_usd) for ledger in self.each)
+    def bearable_usd(self) -> float:
+        """Return the largest expected cost that every budget covers."""
+        return min([ledger.bearable_usd() for ledger in self.each])
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
         """Return the error of the first budget that is used up and rejects calls; None if there is none."""
         for ledger in self.each:
             funds = ledger.funds()
-            if funds.requests <= 0 or funds.left_usd <= 0 or not ledger.bears(needed_usd):
+            if funds.requests <= 0 or funds.left_usd <= 0 or needed_usd > ledger.bearable_usd():
                 refused = ledger.refusal(needed_usd)
                 if refused is not None:
                     self._note_refusal()

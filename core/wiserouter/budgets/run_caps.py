@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
-from wiserouter.budgets.ledger import ROUNDING, Ledger
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import BudgetError, BudgetExhausted, RunBudgetExhausted
 
@@ -59,12 +59,11 @@ class CapLedger(Ledger):
     @property
     def plannable_usd(self) -> float:
         """The amount less the spent one and the expected cost of the calls in flight."""
-        rounding_usd = ROUNDING * self.budget.amount_usd
-        return self.budget.amount_usd - self.spent_usd - self.expected_usd + rounding_usd
+        return self.budget.amount_usd - self.spent_usd - self.expected_usd
 
     def admits(self, reserved_usd: float, expected_usd: float) -> bool:
         """Return True if a call fits: its worst case under a hard limit, and its expected cost otherwise."""
-        return reserved_usd <= self.room_usd() if self.hard else expected_usd <= self.plannable_usd
+        return reserved_usd <= self.room_usd() and expected_usd <= self.bearable_usd()
 
     def exhausted(self, needed_usd: float, committed_usd: float = 0.0) -> BudgetExhausted:
         """Return the error with the amounts spent, reserved, left and needed."""
@@ -98,7 +97,7 @@ class CappedAccount:
     def refusal(self, needed_usd: float) -> BudgetError | None:
         """Return the error of the first cap that does not bear the expected cost of a call, else of the account."""
         for cap in self.caps:
-            if not cap.bears(needed_usd):
+            if needed_usd > cap.bearable_usd():
                 return cap.exhausted(needed_usd)
         return self.account.refusal(needed_usd)
 
@@ -166,13 +165,13 @@ def capped_snapshot(account: Account, caps: tuple[CapLedger, ...]) -> BudgetSnap
     --------
     >>> account = Ledger.opened(Budget(10.0, horizon=100), now_s=0.0)
     >>> capped = capped_snapshot(account, (CapLedger.of_cap(RunCap("run", 0.5, hard=True, ttl_s=60.0), 0.0),))
-    >>> capped.rate_usd, capped.hard, round(capped.room_usd, 6), capped.plannable_usd
+    >>> capped.rate_usd, capped.hard, round(capped.room_usd, 6), round(capped.plannable_usd, 6)
     (0.1, True, 0.5, 10.0)
     """
     own = account.snapshot()
     return own._replace(
         hard=own.hard or any(cap.hard for cap in caps),
         room_usd=min([own.room_usd, *[cap.room_usd() for cap in caps]]),
-        plannable_usd=min([own.plannable_usd, *[cap.plannable_usd for cap in caps if not cap.hard]]),
+        plannable_usd=min([own.plannable_usd, *[cap.bearable_usd() for cap in caps]]),
         account=CappedAccount(account, caps),
     )

@@ -50,14 +50,14 @@ def test_what_is_left_planned_with_and_admitted_follow_from_the_amounts():
     leased = replace(hard, lease_usd=0.125)
     assert leased.room_usd() == leased.reachable_usd() == 0.125 + 1e-11
     assert replace(plain, lease_usd=0.125).room_usd() == 0.125 + 1e-11
-    assert (plain.bears(8.0), plain.bears(8.01), hard.bears(1e9)) == (True, False, True)
+    assert (plain.bearable_usd(), hard.bearable_usd()) == (8.0 + 1e-11, INFINITE)
     assert plain.tightest is plain
     assert plain.each == (plain,)
 
 
 def test_a_snapshot_holds_what_a_decision_reads():
     plain, hard = opened(**USED), opened(HARD, **USED)
-    assert plain.snapshot() == (plain.funds(), 8.0 / 15, False, INFINITE, 0.0, 8.0, plain, 0.25)
+    assert plain.snapshot() == (plain.funds(), 8.0 / 15, False, INFINITE, 0.0, 8.0 + 1e-11, plain, 0.25)
     assert hard.snapshot() == (hard.funds(), 8.0 / 15, True, 5.25 + 1e-11, 2.0, INFINITE, hard, 0.25)
     leased = replace(plain, lease_usd=0.5)
     assert leased.snapshot().room_usd == 0.5 + 1e-11
@@ -251,12 +251,12 @@ def test_every_budget_bears_a_call_and_the_tightest_one_rules():
     inner, outer = account.each
     assert account.tightest is inner
     assert account.hard
-    assert (account.bears(9.5), account.bears(9.75)) == (True, False)
+    assert account.bearable_usd() == pytest.approx(9.5)
     assert account.reachable_usd() == outer.reachable_usd() == 500.0 + 5e-10
     assert account.room_usd() == 500.0 + 5e-10
     assert account.margin_usd() == 0.0
     snapshot = account.snapshot()
-    assert (snapshot.rate_usd, snapshot.hard, snapshot.plannable_usd) == (0.95, True, 9.5)
+    assert (snapshot.rate_usd, snapshot.hard, snapshot.plannable_usd) == (0.95, True, account.bearable_usd())
     assert (snapshot.account, snapshot.committed_usd) == (account, 0.5)
     assert snapshot.funds.each == (inner.funds(), outer.funds())
     account.each[0].lease_usd = 0.25
@@ -340,7 +340,7 @@ def test_a_hard_cap_admits_worst_cases_and_another_one_expected_costs():
         ledger.spend(0.5, 0.25)
     assert (hard.admits(0.5, 9.0), hard.admits(0.51, 0.1)) == (True, False)
     assert (plain.admits(9.0, 1.0), plain.admits(0.1, 1.01)) == (True, False)
-    assert plain.plannable_usd == 1.0 + 2e-12
+    assert (plain.plannable_usd, plain.bearable_usd()) == (1.0, 1.0 + 2e-12)
     check_caps([hard, plain], 0.5, 0.5)
     for ledgers, needed, held in (([plain, hard], 0.75, 1.0), ([plain], 1.25, 0.5)):
         with pytest.raises(RunBudgetExhausted) as refused:
@@ -383,7 +383,10 @@ def test_a_snapshot_with_caps_has_the_least_room_of_all():
     found = capped_snapshot(account, (soft,))
     assert (found.hard, found.room_usd, found.plannable_usd) == (False, INFINITE, 3.0 + 3e-12)
     assert capped_snapshot(Ledger.opened(HARD, 0.0), (soft,)).hard
-    assert capped_snapshot(account, (CapLedger.of_cap(cap(amount_usd=99.0, hard=False), 0.0),)).plannable_usd == 10.0
+    assert (
+        capped_snapshot(account, (CapLedger.of_cap(cap(amount_usd=99.0, hard=False), 0.0),)).plannable_usd
+        == 10.0 + 1e-11
+    )
 
 
 def test_caps_are_kept_while_used_and_dropped_when_over_or_too_many():

@@ -384,6 +384,19 @@ def test_a_budget_below_the_cheapest_models_is_announced(caplog):
     assert "it will last for about 2 of 4" in caplog.text
 
 
+@pytest.mark.parametrize(("cost_usd", "n"), [(0.1, 20), (1e-3, 30), (1e-5, 100)])
+def test_a_budget_of_n_equal_calls_serves_n(caplog, cost_usd, n):
+    costs = np.full((20, 1), cost_usd)
+    log = RoutingLog.from_arrays([f"question {i}" for i in range(20)], np.ones((20, 1)), costs, ("only",))
+    for policy in (Offline(), Optimistic()):
+        router = WiseRouter.fit(log, n_contexts=1, policy=policy)
+        router.start(Budget(n * cost_usd, n))
+        for _ in range(n):
+            router.charge(router.decide("question"), cost_usd)
+        assert router.status().spent_usd == pytest.approx(n * cost_usd)
+    assert "it will last" not in caplog.text
+
+
 async def test_adecide_encodes_off_the_event_loop():
     threads = []
 
