@@ -58,6 +58,7 @@ def test_a_hull_is_the_best_mixture_of_two_points(points, asked):
 
 def test_aiq_is_the_mean_height_of_the_hull():
     hull = Hull([1.0, 3.0], [0.4, 0.8])
+    assert hull.mean(2.0, 2.0) == pytest.approx(0.6)
     assert hull.mean(1.0, 3.0) == pytest.approx(0.6)
     assert hull.mean(0.0, 4.0) == pytest.approx((0.2 * 1 + 0.6 * 2 + 0.8 * 1) / 4)
 
@@ -167,6 +168,7 @@ def test_budgets_are_the_papers():
     assert budgets_of(np.array([[232.72, 659.44]])).paper == pytest.approx(swebench, abs=0.01)
     assert len(budgets_of(np.array([[1.0, 9.0]]), 6, 7).all) == 13
     assert budgets_of(np.array([[8.0, 9.0]]), 3).paper == (8.0, 8.5, 9.0)
+    assert budgets_of(np.array([[2.0, 2.0]]), 6, 7) == ((2.0,), (2.0,))
     with pytest.raises(InvalidInput, match="free"):
         budgets_of(np.array([[0.0, 1.0]]))
 

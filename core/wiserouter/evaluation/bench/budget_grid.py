@@ -39,6 +39,7 @@ def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budget
 
     The first is the mean cost of the cheapest model, the last that of the most expensive one. As in the paper's Table 1
     all but the last are evenly spaced up to the last over 2.1; if the cheapest model costs more than that, all are.
+    Where all models cost the same, there is one budget.
 
     Examples
     --------
@@ -63,5 +64,5 @@ def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budget
 
 
 def _rounded(rates: FloatArray) -> tuple[float, ...]:
-    """Return the rates rounded to 12 significant digits, so that they are the same on every machine."""
-    return tuple(float(f"{rate:.12g}") for rate in rates)
+    """Return the different rates, rounded to 12 significant digits, so that they are the same on every machine."""
+    return tuple(dict.fromkeys(float(f"{rate:.12g}") for rate in rates))

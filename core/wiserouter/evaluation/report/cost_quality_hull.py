@@ -57,7 +57,9 @@ class Hull:
         return np.asarray(np.interp(wanted, self._y, self._x, right=np.nan), dtype=np.float64)
 
     def mean(self, low_usd: float, high_usd: float) -> float:
-        """Return the mean quality between two spends: RouterBench's AIQ."""
+        """Return the mean quality between two spends, RouterBench's AIQ; at one spend the quality there."""
+        if low_usd == high_usd:
+            return float(self.at(low_usd))
         inside = self._x[(self._x > low_usd) & (self._x < high_usd)]
         x = np.concatenate([[low_usd], inside, [high_usd]])
         return float(np.trapezoid(self.at(x), x) / (high_usd - low_usd))
