@@ -16,7 +16,8 @@ from wiserouter.cli.output import check_no_input, out, print_json, progress, tab
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import Method, open_methods
-from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
+from wiserouter.evaluation.bench import Bench, run_bench
+from wiserouter.evaluation.bench.budget_grid import budgets_of_table
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, default_methods, open_suite
@@ -108,7 +109,7 @@ def bench(
     for file in _written(report / loaded.name):
         check_no_input(file, [path_of(log or "")])
     opened = open_methods(names(methods))
-    budgets_usd = budgets_of(loaded.table.cost_usd, budgets, 7 if log_budgets is None else log_budgets)
+    budgets_usd = budgets_of_table(loaded, budgets, 7 if log_budgets is None else log_budgets)
     order = (*(method.name for method in opened), *BOUNDS)
     work = Bench(loaded, budgets_usd, order, seed_numbers, encoder, contexts)
     if not as_json:

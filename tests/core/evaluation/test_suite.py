@@ -1,6 +1,7 @@
 """The suite: figures over several tables by hand, and the command on tables of both layouts."""
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from support.bench_rows import rows_of, write_wide
 from support.tables import FOLDER, needs_tables
 from wiserouter.cli import app
 from wiserouter.cli.bench_suite import groups_of
-from wiserouter.errors import InvalidInput, LogError
+from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.bench.suite import default_methods, open_suite, tables_in
 from wiserouter.evaluation.datasets.synthetic import make_table
@@ -141,6 +142,21 @@ def test_the_report_of_a_suite_is_not_written_among_its_tables(folder):
         assert isinstance(refused.exception, InvalidInput)
         assert "--report must be another folder than that of the tables" in str(refused.exception)
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_model_is_left_out_of_the_tables_that_have_it(folder, tmp_path):
+    for name in ("wide.parquet", "long.csv"):
+        shutil.copy(folder / name, tmp_path)
+    local = pl.read_parquet(folder / "wide.parquet").with_columns(pl.lit(0.5).alias("score|local"))
+    local.with_columns(pl.lit(0.0).alias("cost|local")).write_parquet(tmp_path / "with_local.parquet")
+    tables = open_suite(tmp_path, leave_out=["local"])
+    assert {each.name: each.left_out for each in tables} == {"long": (), "wide": (), "with_local": ("local",)}
+    with pytest.raises(UnknownModel, match="got 'nowhere'"):
+        open_suite(tmp_path, leave_out=["local", "nowhere"])
+    assert [each.left_out for each in open_suite(tmp_path, leave_out=())] == [(), (), ()]
+    for command in ("bench", "tune"):
+        refused = CliRunner().invoke(app, [command, "--suite", str(tmp_path), "--report", str(tmp_path / "out")])
+        assert "in with_local local cost nothing: leave free models out" in str(refused.exception)
 
 
 def test_a_suite_needs_tables_of_different_names(tmp_path):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_count
 
@@ -61,6 +62,16 @@ def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budget
         paper = np.append(np.linspace(low, bend, n_paper - 1), high)
     between = np.geomspace(low, high, n_log + 2)[1:-1]
     return Budgets(_rounded(paper), _rounded(between))
+
+
+def budgets_of_table(loaded: LoadedTable, n_paper: int, n_log: int) -> Budgets:
+    """Return the budgets for a table; raises `InvalidInput` with the names of models that are free."""
+    table = loaded.table
+    free = [name for name, usd in zip(table.models, table.cost_usd.mean(axis=0), strict=True) if not usd > 0.0]
+    if free:
+        rule = f"every model of a bench must cost something on average, in {loaded.name} {', '.join(free)} cost nothing"
+        raise InvalidInput(f"{rule}: leave free models out", value=free)
+    return budgets_of(table.cost_usd, n_paper, n_log)
 
 
 def _rounded(rates: FloatArray) -> tuple[float, ...]:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wiserouter.errors import LogError
+from wiserouter.errors import LogError, UnknownModel
 from wiserouter.evaluation.baselines import METHODS, Method
-from wiserouter.evaluation.bench.budget_grid import budgets_of
+from wiserouter.evaluation.bench.budget_grid import budgets_of_table
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.runner import Bench, run_bench
 from wiserouter.evaluation.datasets import LoadedTable, open_table
+from wiserouter.fitting.log import RoutingLog
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,8 +52,22 @@ def tables_in(folder: Path) -> list[Path]:
 
 
 def open_suite(folder: Path, *, leave_out: Iterable[str] | None = None) -> list[LoadedTable]:
-    """Return the tables of a folder; `leave_out` as for `open_table`, where a table has such models."""
-    return [open_table(path, leave_out=leave_out) for path in tables_in(folder)]
+    """Return the tables of a folder; `leave_out` as for `open_table`, where a table has such models.
+
+    Raises
+    ------
+    UnknownModel
+        If a model to leave out is in none of them.
+    """
+    paths = tables_in(folder)
+    if leave_out is None:
+        return [open_table(path, leave_out=None) for path in paths]
+    models, left_out = {path: RoutingLog.read(path).models for path in paths}, tuple(leave_out)
+    known = dict.fromkeys(name for names in models.values() for name in names)
+    for name in left_out:
+        if name not in known:
+            raise UnknownModel(name, tuple(known))
+    return [open_table(path, leave_out=[name for name in left_out if name in models[path]]) for path in paths]
 
 
 def default_methods() -> list[str]:
@@ -65,7 +80,7 @@ def benches(tables: Iterable[LoadedTable], methods: Iterable[Method], settings: 
     seeds, n_budgets, n_log_budgets, encoder, n_contexts = settings
     order = (*(method.name for method in methods), *BOUNDS)
     return [
-        Bench(table, budgets_of(table.table.cost_usd, n_budgets, n_log_budgets), order, seeds, encoder, n_contexts)
+        Bench(table, budgets_of_table(table, n_budgets, n_log_budgets), order, seeds, encoder, n_contexts)
         for table in tables
     ]
 
