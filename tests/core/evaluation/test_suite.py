@@ -14,6 +14,7 @@ from wiserouter.cli import app
 from wiserouter.cli.bench_suite import groups_of
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.evaluation.baselines import open_methods
+from wiserouter.evaluation.bench.splits import split_table
 from wiserouter.evaluation.bench.suite import default_methods, open_suite, tables_in
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.report import SuiteGroup, suite_figures
@@ -157,6 +158,11 @@ def test_a_model_is_left_out_of_the_tables_that_have_it(folder, tmp_path):
     for command in ("bench", "tune"):
         refused = CliRunner().invoke(app, [command, "--suite", str(tmp_path), "--report", str(tmp_path / "out")])
         assert "in with_local local cost nothing: leave free models out" in str(refused.exception)
+
+
+def test_a_small_table_has_as_many_contexts_as_queries_to_learn_from():
+    split = split_table(make_table(12, np.random.default_rng(0)), seed=0)
+    assert (split.train.n, split.contexts.n_contexts) == (6, 6)
 
 
 def test_a_suite_needs_tables_of_different_names(tmp_path):

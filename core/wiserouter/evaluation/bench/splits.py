@@ -100,7 +100,7 @@ def split_table(
     encoder : str, optional
         As `open_encoder` takes it; by default `embeddings` are used, or tfidf without them.
     n_contexts : int, default 16
-        Number of contexts J.
+        Number of contexts J; fewer where the training half has fewer queries.
     embeddings : ndarray of float32 of shape (n_queries, dim), optional
         Embeddings of the table.
 
@@ -115,7 +115,7 @@ def split_table(
     began = process_time()
     encode = embedder(table.prompts, embeddings if encoder is None else None, train, encoder)
     rows = encode(train)
-    contexts = Contexts.fit(rows, n_contexts, seed=seed)
+    contexts = Contexts.fit(rows, min(n_contexts, len(rows)), seed=seed)
     prepare_s = process_time() - began
     return build_split(table, parts, Vectors(rows, encode(test)), contexts, seed, prepare_s)
 
