@@ -216,3 +216,14 @@ def test_the_oracle_bounds_every_method_at_its_spend(name):
         row = served(name, work, rate)
         assert row["quality"] <= row["bound_at_spend"] + 1e-9
         assert row["capped_quality"] <= row["bound"] + 1e-9
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_serves_a_table_without_a_score_above_zero(name):
+    table = make_table(40, np.random.default_rng(0))
+    halves = split_table(table._replace(reward=np.zeros_like(table.reward)), seed=0, n_contexts=2)
+    terms = Terms(float(halves.test.answers.cost_usd.mean()) * halves.test.n, halves.test.n)
+    [method] = open_methods([name])
+    server = method.fit(halves.training(), np.random.default_rng(1)).start(terms, np.random.default_rng(2))
+    assert not serve_all(server, halves.test, terms, sees_truth=method.sees_truth).reward.any()

@@ -52,7 +52,7 @@ class Port(Method):
         """Store the history."""
         history = NearestNeighbors(training.embeddings, training.table(), NEIGHBOURS)
         reward, cost_usd = training.leaderboard()
-        worth = reward / np.maximum(cost_usd, 1e-12)
+        worth = reward / np.maximum(cost_usd, 1e-12) if reward.any() else np.ones(len(reward))
         if self.pooled:
             return _FittedPort(history, np.zeros(len(worth), np.int64), np.ones(1))
         return _FittedPort(history, np.arange(len(worth)), worth / worth.sum())
