@@ -10,7 +10,7 @@ import typer
 
 from wiserouter.cli.output import err, out, print_json, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import (
     Decisions,
@@ -67,7 +67,12 @@ def evaluate_journal(
     if router is not None:
         check_contexts(decisions, router.contexts)
         decisions = decisions.with_models(router.pool.names)
-    targets = [(LOGGED, decisions.logged), *_targets(decisions, router, rates, without or [], only or [])]
+    try:
+        targets = [(LOGGED, decisions.logged), *_targets(decisions, router, rates, without or [], only or [])]
+    except InfeasibleBudget as error:
+        rule = f"a budget must be at least {error.floor_usd:.6g} USD per query, each to its cheapest model"
+        got = f"got {error.rate_usd:.6g}: raise it, or give fewer --requests for --budget"
+        raise InvalidInput(f"{rule}, {got}", value=error.rate_usd) from error
     with parallel_backend(backend, address):
         found = evaluate_each(decisions, [target for _, target in targets], n_jobs=workers(jobs, backend, 1))
         results = [_TargetResult(name, outcomes) for (name, _), outcomes in zip(targets, found, strict=True)]

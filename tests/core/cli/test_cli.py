@@ -256,7 +256,13 @@ def test_evaluate_prints_a_table_and_refusals(shell, explored, journal, monkeypa
     failed = shell("evaluate", journal[0], "--only", "max")
     assert failed.returncode == 2
     assert "the log cannot estimate the reward of this target" in failed.stderr
-    for options, says in ((["--explored"], "--explored needs decisions"), ([], "evaluate needs --budget")):
+    short = r"a budget must be at least \S+ USD per query, .* got 1e-09: raise it, or give fewer --requests"
+    refused = (
+        (["--explored"], "--explored needs decisions"),
+        ([], "evaluate needs --budget"),
+        (["--budget", 0.001, "--requests", 1_000_000, "--artifact", explored[1]], short),
+    )
+    for options, says in refused:
         with pytest.raises(InvalidInput, match=says):
             wiserouter("evaluate", explored[0], *options)
 
