@@ -313,6 +313,14 @@ def test_a_plan_at_another_rate_and_with_another_pool():
     assert (always(log, "large")[:, 2] == 1.0).all()
 
 
+def test_a_plan_is_a_target_at_each_rate_that_pays_for_the_cheapest_model_of_every_context():
+    log = drawn(3, UNIFORM)._replace(context=np.array([0, 1, NO_CONTEXT]))
+    plan = Plan([0.5, 0.5], [[0.2, 0.4, 0.9], [0.2, 0.4, 0.9]], [[1.0, 4.0, 9.0], [4.0, 1.0, 9.0]])
+    assert (plan.floor_usd, plan.without_context().floor_usd) == (1.0, 2.5)
+    target = at_plan(log, plan, NAMES, 1.0)
+    assert target[:, :3].tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+
+
 def test_invalid_targets_are_refused():
     log, plan = drawn(10, UNIFORM), Plan(FREQ, REWARD, COST)
     with pytest.raises(UnknownModel, match="got 'unknown'"):

@@ -65,7 +65,8 @@ def at_plan(
             f"the log has a context {beyond[0]}, the plan has {plan.n_contexts}: take the artifact that made it",
             value=int(beyond[0]),
         )
-    mix = np.vstack([plan.mix(rate_usd), plan.without_context().mix(rate_usd)])  # index -1 is NO_CONTEXT
+    whole = plan.without_context()  # its cheapest model may cost more than those of the contexts
+    mix = np.vstack([plan.mix(rate_usd), whole.mix(max(rate_usd, whole.floor_usd))])  # index -1 is NO_CONTEXT
     target = np.zeros_like(decisions.logged)
     target[:, _columns(decisions, [list(names)[k] for k in kept])] = mix[decisions.context]
     target[:, -1] = np.clip(1.0 - target.sum(axis=1), 0.0, 1.0)
