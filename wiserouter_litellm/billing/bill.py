@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,11 +16,12 @@ from wiserouter import Usage
 from wiserouter.integration import Bill, estimated_usage
 from wiserouter_litellm.billing.billed_tier import billed_tier, drops_tier
 from wiserouter_litellm.billing.cached_answers import is_of_cache
-from wiserouter_litellm.billing.counted_streams import is_counted
+from wiserouter_litellm.billing.counted_streams import has_counted_prompt, is_counted
 from wiserouter_litellm.billing.redacted_texts import REDACTED
 from wiserouter_litellm.billing.unfinished_streams import is_unfinished
 from wiserouter_litellm.deployments.registry import DeploymentInfo
 from wiserouter_litellm.requests.json_objects import MAPPING, field_of, fields_of
+from wiserouter_litellm.requests.parameters import RESPONSES
 from wiserouter_litellm.requests.request import request_of
 from wiserouter_litellm.requests.surcharges import discount_of, margin_of_provider
 
@@ -90,10 +92,22 @@ def read_answer(
         return bill, False
     if bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
         bill = bill._replace(estimated=True)
-    return bill, _is_part(kwargs) or (hard and is_unfinished(kwargs))
+    is_left = is_part(kwargs)
+    if is_left and bill is not None and not hard:
+        bill = _with_whole_prompt(bill, kwargs, response, info)
+    return bill, is_left or (hard and is_unfinished(kwargs))
 
 
-def _is_part(kwargs: Mapping[str, Any]) -> bool:
+def _with_whole_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
+    """Return the bill of a part with the tokens of tools, formats and instructions, which LiteLLM does not count."""
+    usage = bill.usage
+    if usage is None or not has_counted_prompt(kwargs, response, usage.input_tokens):
+        return bill
+    whole = replace(usage, input_tokens=max(usage.input_tokens, _estimate(kwargs, response).input_tokens))
+    return bill._replace(cost_usd=max(bill.cost_usd, _own_usd(kwargs, response, info, whole)), usage=whole)
+
+
+def is_part(kwargs: Mapping[str, Any]) -> bool:
     """Return True if an answer lacks its end: the proxy's client left, or a stream of Anthropic's messages broke off.
 
     LiteLLM reports such a stream as answered, with the tokens of what had come.
@@ -149,7 +163,8 @@ def reported_usd(kwargs: Mapping[str, Any]) -> float:
 
 def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:
     """Return the tokens of question and answer, counted here."""
-    request = request_of(kwargs.get("messages"), kwargs)
+    surface = RESPONSES if str(kwargs.get("call_type")) in {"responses", "aresponses"} else ""
+    request = request_of(kwargs.get("messages"), kwargs, surface, reads_question=False)
     text, overhead = ("", 0) if request is None else (request.counted, request.overhead_tokens)
     return estimated_usage(text, overhead, _answer_text(response))
 

@@ -43,6 +43,11 @@ def is_counted(kwargs: Mapping[str, Any], response: Any) -> bool:
     )
 
 
+def has_counted_prompt(kwargs: Mapping[str, Any], response: object, input_tokens: int) -> bool:
+    """Return True if a prompt has exactly the tokens that LiteLLM counts in its messages; not on an event loop."""
+    return input_tokens == _count_of_prompt(str(getattr(response, "model", None) or kwargs.get("model")), kwargs)
+
+
 def _count_of_answer(model: str, response: Any) -> int:
     """Return LiteLLM's count of an answer: of its text and its calls, and of its reasoning apart."""
     messages = [message for choice in response.choices if (message := getattr(choice, "message", None)) is not None]

@@ -18,7 +18,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import StoreError, UnknownDecision
 from wiserouter.integration import offload
-from wiserouter_litellm.billing.bill import is_understated
+from wiserouter_litellm.billing.bill import is_part, is_understated
 from wiserouter_litellm.billing.counted_streams import may_be_counted
 from wiserouter_litellm.billing.unfinished_streams import note_unfinished_streams
 from wiserouter_litellm.conversations.continuations import keys_of_answer
@@ -109,7 +109,7 @@ class Recorder(CustomLogger):
                 return
             if marked.group.router.judge is not None:
                 offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
-            counts = marked.group.hard and bool(kwargs.get("stream")) and may_be_counted(kwargs, response_obj)
+            counts = is_part(kwargs) or (marked.group.hard and may_be_counted(kwargs, response_obj))
             charge = partial(self._charge, marked, model_info, kwargs, response_obj)
             await _off_the_loop(marked.group, charge, takes_long=counts)
         elif mark := self._unrouted(kwargs):

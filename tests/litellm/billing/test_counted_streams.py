@@ -1,6 +1,7 @@
 """Streams that report no usage: under a hard limit no count of tokens stands for the provider's bill."""
 
 import pytest
+from litellm.proxy.common_request_processing import ProxyBaseLLMRequestProcessing
 
 from support.billing_stub import Behaviour, billing_stub
 from support.groups import fitted, llms
@@ -44,6 +45,36 @@ async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(stub, settl
     else:
         assert status.charged == 1
         assert status.spent_usd == pytest.approx(billed_usd, rel=0.05)
+
+
+@pytest.mark.parametrize("surface", ["chat", "responses"])
+async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instructions(settled, surface):
+    """LiteLLM counts the messages alone, and the tools of an agent are most of its prompt."""
+    text = {"type": "string", "description": "where to look for it, and for how long " * 5}
+    look = {"name": "look", "parameters": {"type": "object", "properties": {f"at{i}": text for i in range(60)}}}
+    metadata = {}
+    with billing_stub(behaviour=Behaviour(piece_delay_s=0.1)) as stub:
+        router, llm = fitted(), llms(*(deployment(name, url=stub.url) for name in ("small", "large")))
+        attach(llm, "wise", router=router, budget=BUDGETS["expected"])
+        if surface == "chat":
+            tools = [{"type": "function", "function": look}]
+            stream = await llm.acompletion(
+                model="wise", messages=QUESTION, stream=True, tools=tools, metadata=metadata, max_tokens=60
+            )
+        else:
+            tools = [{"type": "function", **look}]
+            stream = await llm.aresponses(
+                model="wise", input=QUESTION, stream=True, tools=tools, litellm_metadata=metadata, max_output_tokens=60
+            )
+        await anext(stream)
+        await anext(stream)
+        log = getattr(stream, "logging_obj", None) or stream.litellm_logging_obj
+        await ProxyBaseLLMRequestProcessing.finalize_streaming_generator_cleanup(
+            None, {"metadata": metadata, "litellm_logging_obj": log}, stream, client_disconnected=True
+        )
+        await settled(lambda: router.status().charged == 1)
+        stub.finish()
+        assert router.status().spent_usd == pytest.approx(stub.ledger_usd, rel=0.3)
 
 
 async def test_tools_and_reasoning_are_recognised_as_well(stub):
