@@ -384,7 +384,7 @@ class Recorder(CustomLogger):
                 f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
                 f"stream_options={{'include_usage': True}}",
             )
-        if bill is not None and is_own and is_understated(kwargs, bill, info):
+        if bill is not None and is_own and not abandoned and is_understated(kwargs, bill, info):
             group.fault(
                 "understated_costs",
                 f"LiteLLM reports {kwargs.get('response_cost')!r:.30} USD for a call of {bill.model} that costs "

@@ -55,7 +55,7 @@ async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instruc
     metadata = {}
     with billing_stub(behaviour=Behaviour(piece_delay_s=0.1)) as stub:
         router, llm = fitted(), llms(*(deployment(name, url=stub.url) for name in ("small", "large")))
-        attach(llm, "wise", router=router, budget=BUDGETS["expected"])
+        callback = attach(llm, "wise", router=router, budget=BUDGETS["expected"])
         if surface == "chat":
             tools = [{"type": "function", "function": look}]
             stream = await llm.acompletion(
@@ -75,6 +75,7 @@ async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instruc
         await settled(lambda: router.status().charged == 1)
         stub.finish()
         assert router.status().spent_usd == pytest.approx(stub.ledger_usd, rel=0.3)
+        assert "understated_costs" not in callback.groups["wise"].faults
 
 
 async def test_tools_and_reasoning_are_recognised_as_well(stub):
