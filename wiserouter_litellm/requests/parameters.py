@@ -80,6 +80,7 @@ SENT_REFUSED = {
     "mcp_servers": "lets the provider call tools, in any number of turns",
     "container": "has the provider run code, for a fee",
     "prompt": "adds a stored prompt of unknown length",
+    "thread": "goes on with what the provider holds, and LiteLLM leaves it out: give Anthropic's client thread=False",
 }
 """Parameters of providers that are refused, each with the reason."""
 

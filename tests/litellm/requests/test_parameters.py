@@ -112,6 +112,12 @@ def test_flags_that_litellm_sets_pass(name):
     assert broken_parameter("responses", {name: True}) is None
 
 
+def test_the_thread_of_a_tool_runner_is_refused_with_what_to_give_to_the_client():
+    name, rule = broken_parameter("messages", {"thread": {"type": "create"}})
+    assert name == "thread"
+    assert rule.endswith("give Anthropic's client thread=False")
+
+
 def test_a_place_in_the_queue_of_litellm_passes():
     assert broken_parameter("chat", {"priority": 3}) is None
 
