@@ -49,7 +49,8 @@ def plot_plan(plan: Plan, names: Sequence[str], path: str | Path, asked_usd: flo
     figure = new_figure(height=6.0)
     upper, lower = figure.subplots(2, 1, sharex=True)
     low = max(plan.floor_usd, plan.ceiling_usd * 1e-4)  # a free model has no place on a log scale
-    rates = np.maximum(np.geomspace(low, plan.ceiling_usd * 1.05, 300), plan.floor_usd) if low > 0 else np.zeros(1)
+    high = max(plan.ceiling_usd, asked_usd or 0.0) * 1.05
+    rates = np.maximum(np.geomspace(low, high, 300), plan.floor_usd) if low > 0 else np.zeros(1)
     upper.plot(rates, [plan.value(rate) for rate in rates], color=OWN, linewidth=2.5)
     label_axes(upper, "Expected quality by budget", "", "expected quality")
     if low > 0:

@@ -59,6 +59,13 @@ def test_the_picture_of_a_plan_marks_the_budget_that_was_asked_for(tmp_path):
     assert "USD buys" not in pictures["none"]
 
 
+@pytest.mark.filterwarnings("error")  # a label outside of the axes collapses them, which matplotlib warns of
+def test_a_budget_above_all_useful_ones_is_within_the_picture_of_a_plan(tmp_path):
+    for asked in (PLAN.ceiling_usd * 1.1, 50.0):
+        plot_plan(PLAN, ("small", "large"), tmp_path / "rich.svg", asked)
+        assert f"{asked:.3g} USD buys" in (tmp_path / "rich.svg").read_text()
+
+
 def test_a_report_opens_with_three_sentences_and_one_picture():
     quality = {"wr-offline": [[0.5, 0.5], [0.8, 0.8]], "other": [[0.4, 0.4], [0.9, 0.9]]}
     rows = rows_of(quality, {"wr-offline": 0.9, "other": 1.0})
