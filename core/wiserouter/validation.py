@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -42,6 +43,20 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         got = f"byte 0x{error.object[error.start]:02x} at {error.start:,}"
         raise InvalidInput(f"{path} must be text in UTF-8, got {got}: save it so, or name another file") from error
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, in place of an earlier one at once or not at all; a device or a pipe as it is."""
+    target, data = path.resolve(), content.encode() if isinstance(content, str) else content
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    draft = target.with_name(f".{target.name}.{os.urandom(8).hex()}.draft")
+    try:
+        draft.write_bytes(data)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def check_reward(value: float) -> float:

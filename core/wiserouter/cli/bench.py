@@ -25,6 +25,7 @@ from wiserouter.evaluation.datasets import LoadedTable, open_table
 from wiserouter.evaluation.datasets.open_table import path_of
 from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -181,10 +182,10 @@ def _write(results: Results, folder: Path) -> Aggregates:
     sections, title = make_sections(aggregates), f"Bench on {about.table}"
     rows, figures, text, page = _written(folder / about.table)
     results.write(rows)
-    aggregates.comparison.by_budget.write_csv(figures)
-    text.write_text(markdown_of(title, about.terms, sections, about.notes), encoding="utf-8")
+    write_whole(figures, aggregates.comparison.by_budget.write_csv())
+    write_whole(text, markdown_of(title, about.terms, sections, about.notes))
     origin = {"rows": rows.name, **about.origin}
-    page.write_text(page_of(title, about.terms, sections, about.notes, origin), encoding="utf-8")
+    write_whole(page, page_of(title, about.terms, sections, about.notes, origin))
     return aggregates
 
 

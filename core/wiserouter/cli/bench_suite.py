@@ -14,6 +14,7 @@ from wiserouter.evaluation.bench import Bench
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.suite import run_suite
 from wiserouter.fitting.log import files
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -154,10 +155,10 @@ def _write(report: SuiteReport, folder: Path) -> None:
     notes = {each.name: each.note for each in report.methods}
     sections = suite_sections(report.groups, _bounds(report.methods))
     title, path = "Bench on a suite of tables", folder / "suite"
-    pl.concat([_named(each) for each in report.groups]).write_csv(f"{path}.csv")
-    Path(f"{path}.md").write_text(markdown_of(title, report.terms, sections, notes), encoding="utf-8")
+    write_whole(Path(f"{path}.csv"), pl.concat([_named(each) for each in report.groups]).write_csv())
+    write_whole(Path(f"{path}.md"), markdown_of(title, report.terms, sections, notes))
     origin = {"figures": "suite.csv", **origin_of([each.table for each in report.work], report.work[0].seeds)}
-    Path(f"{path}.html").write_text(page_of(title, report.terms, sections, notes, origin), encoding="utf-8")
+    write_whole(Path(f"{path}.html"), page_of(title, report.terms, sections, notes, origin))
 
 
 def _named(figures: SuiteFigures) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from wiserouter.cli.fit import names
 from wiserouter.cli.output import out
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.datasets import LoadedTable, open_table
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     from wiserouter.evaluation.report import ReportSection
@@ -135,7 +136,7 @@ def _show(section: ReportSection, table: str, terms: str, folder: Path) -> None:
             save(picture, path)
         written += pictures
         text += f"\n![{section.title}]({stem}.svg)\n"
-    written[0].write_text(text, encoding="utf-8")
+    write_whole(written[0], text)
     out.print(text, highlight=False, soft_wrap=True)
     out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
 

@@ -20,6 +20,7 @@ from wiserouter.router import WiseRouter
 from wiserouter.routing.journal_reader import JournalReader
 from wiserouter.routing.pool_figures import PoolFigures
 from wiserouter.stores.inspection import read_days
+from wiserouter.validation import write_whole
 
 KEY = "WISEROUTER_PROXY_KEY"
 
@@ -57,7 +58,7 @@ def report(
     else:
         reports = _of_store(source if "://" in source else f"sqlite:///{source}", since, scope, before)
     if html is not None:
-        html.write_text(html_of("What the router saves", reports), encoding="utf-8")
+        write_whole(html, html_of("What the router saves", reports))
     if as_json:
         return print_json({"groups": reports})
     for name, one in reports.items():

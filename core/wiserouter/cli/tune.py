@@ -21,6 +21,7 @@ from wiserouter.evaluation.bench.leave_one_out import LeaveOneOut, leave_one_out
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, open_suite, run_suite
 from wiserouter.evaluation.bench.tuned_constants import TUNED
 from wiserouter.parallel import parallel_backend
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +72,7 @@ def tune(
         for (name, method), some in variants.items()
     ]
     text = _markdown(found, list(rows), seeds)
-    (report / "tune.md").write_text(text, encoding="utf-8")
+    write_whole(report / "tune.md", text)
     if as_json:
         return print_json({"tables": list(rows), "constants": found})
     out.print(text, highlight=False, soft_wrap=True)

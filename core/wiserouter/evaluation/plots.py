@@ -15,6 +15,7 @@ from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.simulation.summary import MethodSummary
 from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,16 +203,20 @@ def svg_of(figure: Figure) -> bytes:
 
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure to a file, byte for byte the same for the same data; raises `InvalidInput` as `plot_plan` does."""
-    kind = {"metadata": {"Date": None}} if str(path).endswith(".svg") else {}
+    target, picture = Path(path), BytesIO()
+    if not target.suffix:
+        target = target.with_name(f"{target.name}.png")
+    kind = {"metadata": {"Date": None}} if target.suffix == ".svg" else {}
     try:
-        _write(figure, path, dpi=150, **kind)
+        _write(figure, picture, format=target.suffix[1:], dpi=150, **kind)
     except ValueError as error:
         raise InvalidInput(
             f"the picture's name must end in .png, .svg or .pdf, got {str(path)!r}", value=path
         ) from error
+    write_whole(target, picture.getvalue())
 
 
-def _write(figure: Figure, target: str | Path | BytesIO, **options: Any) -> None:
+def _write(figure: Figure, target: BytesIO, **options: Any) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "wiserouter"}):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -105,3 +107,35 @@ def test_a_price_of_nothing_is_no_price(shell, log, tmp_path):
     assert fitted.returncode == 0
     model = WiseRouter.load(tmp_path / "r.wise").pool.by_name["nano"]
     assert (model.price, model.max_output_tokens) == (None, 7)
+
+
+FULL_DISK = """
+import resource
+import signal
+from wiserouter.cli import main
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of a file's size")
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (("plan", "r.wise", "--plot", "plan.svg"), "plan.svg"),
+        (("bench", "log.parquet", "--methods", "zero", "--seeds", "1", "--jobs", "1", "--report", "out"), "out/done"),
+    ],
+)
+def test_a_full_disk_leaves_no_part_of_a_file_and_is_one_line(log, tmp_path, command, written):
+    WiseRouter.fit(log, n_contexts=2).save(tmp_path / "r.wise")
+    (tmp_path / "plan.svg").write_text("an earlier picture")
+    ran = [sys.executable, "-c", FULL_DISK, *command]
+    failed = subprocess.run(ran, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert failed.returncode == 2
+    assert failed.stderr.splitlines()[-1].endswith("file too large: free some space, or write to another disk")
+    assert "Traceback" not in failed.stderr
+    there = tmp_path / written
+    assert not list(there.iterdir()) if there.is_dir() else there.read_text() == "an earlier picture"
+    assert not list(tmp_path.glob(".*"))

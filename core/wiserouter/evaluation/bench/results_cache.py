@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from wiserouter.evaluation.bench.metrics import ResultRow
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,9 +46,9 @@ class ResultsCache:
         """Add some rows, all of them or, after a failure, none."""
         import polars as pl
 
-        part = self._folder / f"{uuid4().hex}.part"
-        pl.DataFrame(rows).write_parquet(part)
-        part.rename(part.with_suffix(".parquet"))
+        written = BytesIO()
+        pl.DataFrame(rows).write_parquet(written)
+        write_whole(self._folder / f"{uuid4().hex}.parquet", written.getvalue())
 
     def read(self, keys: Iterable[str]) -> pl.DataFrame:
         """Return the rows of these keys, each once."""

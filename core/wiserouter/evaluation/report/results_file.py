@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiserouter.errors import LogError
+from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +55,9 @@ class Results(NamedTuple):
 
     def write(self, path: str | Path) -> None:
         """Write both to one parquet."""
-        self.rows.write_parquet(path, metadata={_KEY: json.dumps(self.about._asdict())})
+        written = BytesIO()
+        self.rows.write_parquet(written, metadata={_KEY: json.dumps(self.about._asdict())})
+        write_whole(Path(path), written.getvalue())
 
 
 def read_results(path: str | Path) -> Results:
