@@ -112,8 +112,10 @@ def test_a_price_of_nothing_is_no_price(shell, log, tmp_path):
 FULL_DISK = """
 import resource
 import signal
+import sys
 from wiserouter.cli import main
 
+sys.dont_write_bytecode = True  # Python keeps the part of a module's bytecode that fits, and fails with it ever after
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
 main()
