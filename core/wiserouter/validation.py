@@ -46,13 +46,21 @@ def read_text(path: Path) -> str:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, in place of an earlier one at once or not at all; a device or a pipe as it is."""
+    """Write a file, in place of an earlier one at once or not at all, with the permissions of that.
+
+    A device or a pipe is written as it is, and so is a file in a folder that takes no other one.
+    """
     target, data = path.resolve(), content.encode() if isinstance(content, str) else content
-    if target.exists() and not target.is_file():
-        target.write_bytes(data)
+    places = [target.parent, target] if target.is_file() else [target.parent]
+    is_other = path.exists() and not path.is_file()  # by its own name: that of a pipe leads to one that is nowhere
+    if is_other or not all(os.access(place, os.W_OK) for place in places):
+        path.write_bytes(data)
         return
     draft = target.with_name(f".{target.name}.{os.urandom(8).hex()}.draft")
     try:
+        draft.touch()
+        if target.exists():
+            draft.chmod(target.stat().st_mode)
         draft.write_bytes(data)
         draft.replace(target)
     finally:
