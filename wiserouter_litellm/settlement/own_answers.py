@@ -58,7 +58,15 @@ def read_event(
     if own is not None:
         return own, False, False
     replayed = attempt is not None and attempt.replayed
-    return *read_answer(kwargs, response, info, hard=hard, replayed=replayed), True
+    return *read_answer(_with_messages(attempt, kwargs), response, info, hard=hard, replayed=replayed), True
+
+
+def _with_messages(attempt: OpenAttempt | None, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event with the messages of its call, to count their tokens, where LiteLLM shows them redacted."""
+    log = None if attempt is None or attempt.log is None else attempt.log()
+    if log is None or kwargs.get("messages") != _REDACTED_MESSAGES:
+        return kwargs
+    return {**kwargs, "messages": log.messages}
 
 
 def unredacted(attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response: object) -> object:

@@ -1,5 +1,6 @@
 """Streams that report no usage: under a hard limit no count of tokens stands for the provider's bill."""
 
+import litellm
 import pytest
 from litellm.proxy.common_request_processing import ProxyBaseLLMRequestProcessing
 
@@ -47,9 +48,13 @@ async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(stub, settl
         assert status.spent_usd == pytest.approx(billed_usd, rel=0.05)
 
 
+@pytest.mark.parametrize("redacts", [False, True], ids=["logged", "redacted"])
 @pytest.mark.parametrize("surface", ["chat", "responses"])
-async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instructions(settled, surface):
+async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instructions(
+    settled, monkeypatch, surface, redacts
+):
     """LiteLLM counts the messages alone, and the tools of an agent are most of its prompt."""
+    monkeypatch.setattr(litellm, "turn_off_message_logging", redacts)
     text = {"type": "string", "description": "where to look for it, and for how long " * 5}
     look = {"name": "look", "parameters": {"type": "object", "properties": {f"at{i}": text for i in range(60)}}}
     metadata = {}
@@ -79,8 +84,6 @@ async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instruc
 
 
 async def test_tools_and_reasoning_are_recognised_as_well(stub):
-    import litellm
-
     from wiserouter_litellm.billing.counted_streams import is_counted
 
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "small"}
