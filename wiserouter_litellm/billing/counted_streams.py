@@ -10,6 +10,8 @@ from typing import Any
 
 import litellm
 
+from wiserouter_litellm.billing.redacted_texts import REDACTED
+
 
 def may_be_counted(kwargs: Mapping[str, Any], response: object) -> bool:
     """Return True if the usage of a streamed chat answer lacks the details that only a provider knows."""
@@ -32,20 +34,25 @@ def is_counted(kwargs: Mapping[str, Any], response: Any) -> bool:
     Notes
     -----
     A provider whose report agrees with LiteLLM's count of both prompt and answer is mistaken for one that reports
-    nothing. Counting takes time, and LiteLLM loads the tokenizers of some models first: not on an event loop.
+    nothing; where LiteLLM redacts the answer, so is one whose report agrees on the prompt. Counting takes time, and
+    LiteLLM loads the tokenizers of some models first: not on an event loop.
     """
     if not may_be_counted(kwargs, response):
         return False
     model, usage = str(getattr(response, "model", None) or kwargs.get("model")), response.usage
-    return bool(
-        usage.completion_tokens == _count_of_answer(model, response)
-        and usage.prompt_tokens == _count_of_prompt(model, kwargs)
-    )
+    answer_agrees = _is_redacted(response) or usage.completion_tokens == _count_of_answer(model, response)
+    return bool(answer_agrees and usage.prompt_tokens == _count_of_prompt(model, kwargs))
 
 
 def has_counted_prompt(kwargs: Mapping[str, Any], response: object, input_tokens: int) -> bool:
     """Return True if a prompt has exactly the tokens that LiteLLM counts in its messages; not on an event loop."""
     return input_tokens == _count_of_prompt(str(getattr(response, "model", None) or kwargs.get("model")), kwargs)
+
+
+def _is_redacted(response: Any) -> bool:
+    """Return True if LiteLLM redacts the text of an answer, after it has counted it."""
+    messages = [message for choice in response.choices if (message := getattr(choice, "message", None)) is not None]
+    return any(message.content == REDACTED for message in messages)
 
 
 def _count_of_answer(model: str, response: Any) -> int:

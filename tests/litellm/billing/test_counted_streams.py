@@ -25,11 +25,15 @@ async def read(litellm_router, **options):
     assert [chunk async for chunk in stream]
 
 
+@pytest.mark.parametrize("redacts", [False, True], ids=["logged", "redacted"])
 @pytest.mark.parametrize("limit", BUDGETS)
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "hosted_vllm"])
 @pytest.mark.parametrize("usage", ["true", "none"])
-async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(stub, settled, provider, usage, limit):
+async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(
+    stub, settled, monkeypatch, provider, usage, limit, redacts
+):
     """The stub counts more tokens of the prompt than LiteLLM does."""
+    monkeypatch.setattr(litellm, "turn_off_message_logging", redacts)
     url = stub.root if provider == "anthropic" else stub.url
     rows = [deployment(name, url=url, model=f"{provider}/{name}") for name in ("small", "large")]
     router, litellm_router = fitted(), llms(*rows)
