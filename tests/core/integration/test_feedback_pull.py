@@ -4,10 +4,13 @@ import base64
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
+from io import BytesIO
+from urllib.error import HTTPError
 
 import pytest
 from typer.testing import CliRunner
@@ -17,7 +20,7 @@ from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log.scores import Scale
-from wiserouter.fitting.platforms.http import ATTEMPTS, HttpRefused, request_json
+from wiserouter.fitting.platforms.http import ATTEMPTS, HttpRefused, refusal_of, request_json
 from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
 from wiserouter.integration.batches.openai_service import OpenAIService
 from wiserouter.integration.feedback_pull import OVERLAP_S, FeedbackPull, PullState, feedback_puller, rate_at_proxy
@@ -216,6 +219,18 @@ def test_a_time_to_wait_may_be_a_date():
         assert request_json(server.url, sleep=waited.append) == {"a": 1}
     assert 50.0 <= waited[0] <= 81.0
     assert max(waited[1:]) <= 20.0
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="cannot change its zone")
+def test_a_date_without_a_zone_is_one_of_gmt(monkeypatch):
+    headers = {"retry-after": "Fri Nov 27 12:01:00 2026", "date": "Fri, 27 Nov 2026 12:00:30 GMT"}
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert refusal_of(HTTPError("http://host", 503, "", headers, BytesIO()), "http://host").wait_s == 30.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:99999/x", "http://[::1/x", "http://a..b/", "http://a b/"])

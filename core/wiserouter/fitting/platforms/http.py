@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http.client import IncompleteRead
 from typing import Any
@@ -76,10 +77,14 @@ def _seconds_of(wait: str, now: str) -> float | None:
     if _SECONDS.fullmatch(wait):
         return float(wait)
     with suppress(ValueError, OverflowError):
-        until_s = parsedate_to_datetime(wait).timestamp()
-        now_s = parsedate_to_datetime(now).timestamp() if now else time.time()
-        return max(until_s - now_s, 0.0)
+        return max(_at_s(wait) - (_at_s(now) if now else time.time()), 0.0)
     return None
+
+
+def _at_s(date: str) -> float:
+    """Return the time of a date of HTTP, which is GMT also where it does not say so."""
+    at = parsedate_to_datetime(date)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
