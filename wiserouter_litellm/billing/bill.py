@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from wiserouter import Usage
-from wiserouter.integration import Bill, estimated_usage
+from wiserouter.integration import Bill, count_tokens, estimated_usage
 from wiserouter_litellm.billing.billed_tier import billed_tier, drops_tier
 from wiserouter_litellm.billing.cached_answers import is_of_cache
 from wiserouter_litellm.billing.counted_streams import has_counted_prompt, is_counted
@@ -24,6 +24,9 @@ from wiserouter_litellm.requests.json_objects import MAPPING, field_of, fields_o
 from wiserouter_litellm.requests.parameters import RESPONSES
 from wiserouter_litellm.requests.request import request_of
 from wiserouter_litellm.requests.surcharges import discount_of, margin_of_provider
+
+_MESSAGES = ("messages", "input", "call_type")
+"""The parts of an event that say what LiteLLM counts in a prompt."""
 
 
 def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill | None:
@@ -103,7 +106,9 @@ def _with_whole_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, 
     usage = bill.usage
     if usage is None or not has_counted_prompt(kwargs, response, usage.input_tokens):
         return bill
-    whole = replace(usage, input_tokens=max(usage.input_tokens, _estimate(kwargs, response).input_tokens))
+    counted = {name: kwargs[name] for name in _MESSAGES if name in kwargs}
+    uncounted = max(_prompt_tokens(kwargs) - _prompt_tokens(counted), 0)
+    whole = replace(usage, input_tokens=usage.input_tokens + uncounted)
     return bill._replace(cost_usd=max(bill.cost_usd, _own_usd(kwargs, response, info, whole)), usage=whole)
 
 
@@ -163,10 +168,14 @@ def reported_usd(kwargs: Mapping[str, Any]) -> float:
 
 def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:
     """Return the tokens of question and answer, counted here."""
+    return estimated_usage("", _prompt_tokens(kwargs), _answer_text(response))
+
+
+def _prompt_tokens(kwargs: Mapping[str, Any]) -> int:
+    """Return the tokens of a prompt, counted here."""
     surface = RESPONSES if str(kwargs.get("call_type")) in {"responses", "aresponses"} else ""
     request = request_of(kwargs.get("messages"), kwargs, surface, reads_question=False)
-    text, overhead = ("", 0) if request is None else (request.counted, request.overhead_tokens)
-    return estimated_usage(text, overhead, _answer_text(response))
+    return 0 if request is None else count_tokens(request.counted).tokens + request.overhead_tokens
 
 
 def _answer_text(response: object) -> str:

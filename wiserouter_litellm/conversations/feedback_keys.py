@@ -64,7 +64,7 @@ def reported_id(id_: str) -> str:
     if not issued.startswith(_RESPONSE):
         return issued
     provider_id = Ids.decode_previous_response_id_to_original_previous_response_id(issued)
-    return issued if provider_id.startswith(_RESPONSE) else provider_id
+    return issued if not provider_id or provider_id.startswith(_RESPONSE) else provider_id
 
 
 def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:

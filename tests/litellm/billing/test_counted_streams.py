@@ -9,6 +9,8 @@ from support.groups import fitted, llms
 from support.providers import deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
+from wiserouter_litellm.billing.bill import read_answer
+from wiserouter_litellm.deployments.registry import DeploymentRegistry
 
 QUESTION = [{"role": "user", "content": "hello there, tell me a long story"}]
 BUDGETS = {"hard": Budget(10.0, 100, limit="hard"), "expected": Budget(10.0, 100)}
@@ -85,6 +87,25 @@ async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instruc
         stub.finish()
         assert router.status().spent_usd == pytest.approx(stub.ledger_usd, rel=0.3)
         assert "understated_costs" not in callback.groups["wise"].faults
+
+
+def test_a_part_adds_to_the_count_of_litellm_what_that_leaves_out():
+    info = DeploymentRegistry("wise").register([deployment("small", input_cost_per_token=1e-6)])[0]
+    turns = [{"role": role, "content": "ok"} for _ in range(50) for role in ("user", "assistant")]
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+    seen = [{"role": "user", "content": [{"type": "text", "text": "look"}, picture]}]
+    tools = [{"type": "function", "function": {"name": "look", "description": "where to look for it " * 30}}]
+    left = {"litellm_params": {"metadata": {"client_disconnected": True}}, "model": "gpt-4o-mini", "stream": True}
+    for messages in (turns, seen):
+        counted = litellm.token_counter(model="gpt-4o-mini", messages=messages)
+        answer = litellm.ModelResponse(
+            model="gpt-4o-mini", usage=litellm.Usage(prompt_tokens=counted, completion_tokens=2)
+        )
+        for given in ({}, {"tools": tools}):
+            bill, is_part = read_answer({**left, "messages": messages, **given}, answer, info, hard=False)
+            assert is_part
+            added = bill.usage.input_tokens - counted
+            assert (added > 100) if given else (added == 0)
 
 
 async def test_tools_and_reasoning_are_recognised_as_well(stub):
