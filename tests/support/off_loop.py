@@ -38,7 +38,7 @@ class OffLoop:
         self.open, self.down = threading.Event(), False
         self.open.set()
 
-    def exchange(self, events, reading=None, within_s=None):
+    def exchange(self, events, *reading_and_wait):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -48,7 +48,7 @@ class OffLoop:
         self.open.wait(10.0)
         if self.down:
             raise StoreUnavailable("the engine cannot be reached", store="test")
-        return self._engine.exchange(events, *(() if reading is None else (reading,)))
+        return self._engine.exchange(events, *reading_and_wait)
 
     def close(self) -> None:
         self._engine.close()
