@@ -74,13 +74,13 @@ class BudgetSnapshot(NamedTuple):
         The largest worst case that a hard limit, or a lease, still admits; infinite under neither.
     margin_usd : float, USD
         The amount that hard limits reserve for the calls in flight beyond their expected cost; 0 under none.
-    plannable_usd : float, USD
+    bearable_usd : float, USD
         The largest expected cost that the expected limits still bear; infinite under hard limits only.
     account : RefusingAccount
         Names the error where the budget does not bear a call, and the start of the window.
     committed_usd : float, USD
         The amount that the open runs of the scope are expected to spend; not a part of `funds`, nor of what expected
-        limits bear in `plannable_usd`.
+        limits bear in `bearable_usd`.
     """
 
     funds: Funds
@@ -88,6 +88,6 @@ class BudgetSnapshot(NamedTuple):
     hard: bool
     room_usd: float
     margin_usd: float
-    plannable_usd: float
+    bearable_usd: float
     account: RefusingAccount
     committed_usd: float = 0.0

@@ -64,10 +64,11 @@ class NestedLedger:
     def snapshot(self) -> BudgetSnapshot:
         """Return the amounts that a decision reads, at this moment."""
         hard, room_usd = self.hard, self.room_usd()
-        plannable_usd = self.bearable_usd()
         funds, margin_usd = self.funds(), self.margin_usd() if hard else 0.0
         committed_usd = self.each[0].committed_usd
-        return BudgetSnapshot(funds, funds.rate_usd, hard, room_usd, margin_usd, plannable_usd, self, committed_usd)
+        return BudgetSnapshot(
+            funds, funds.rate_usd, hard, room_usd, margin_usd, self.bearable_usd(), self, committed_usd
+        )
 
     def funds(self) -> Funds:
         """Return the funds of the tightest budget, with those of each."""

@@ -165,13 +165,13 @@ def capped_snapshot(account: Account, caps: tuple[CapLedger, ...]) -> BudgetSnap
     --------
     >>> account = Ledger.opened(Budget(10.0, horizon=100), now_s=0.0)
     >>> capped = capped_snapshot(account, (CapLedger.of_cap(RunCap("run", 0.5, hard=True, ttl_s=60.0), 0.0),))
-    >>> capped.rate_usd, capped.hard, round(capped.room_usd, 6), round(capped.plannable_usd, 6)
+    >>> capped.rate_usd, capped.hard, round(capped.room_usd, 6), round(capped.bearable_usd, 6)
     (0.1, True, 0.5, 10.0)
     """
     own = account.snapshot()
     return own._replace(
         hard=own.hard or any(cap.hard for cap in caps),
         room_usd=min([own.room_usd, *[cap.room_usd() for cap in caps]]),
-        plannable_usd=min([own.plannable_usd, *[cap.bearable_usd() for cap in caps]]),
+        bearable_usd=min([own.bearable_usd, *[cap.bearable_usd() for cap in caps]]),
         account=CappedAccount(account, caps),
     )

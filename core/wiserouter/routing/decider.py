@@ -258,7 +258,7 @@ class Decider:
                 rng = rng if rng is self._rng else self._keyed.exploring()
                 choice = self.explore.vary(choice, funds, rng, allowed, shift)
             needed_usd = choice.expected_cost_usd
-            if needed_usd <= budget.plannable_usd or choice.debit == "paper":
+            if needed_usd <= budget.bearable_usd or choice.debit == "paper":
                 return choice
         refusal = budget.account.refusal(needed_usd)
         if refusal is not None:
@@ -284,7 +284,7 @@ class Decider:
         """
         held = terms.held
         may_go_on = held is not None and (allowed is None or held.model in allowed)
-        if held is not None and may_go_on and held.expected_cost_usd <= budget.plannable_usd + terms.rest_usd:
+        if held is not None and may_go_on and held.expected_cost_usd <= budget.bearable_usd + terms.rest_usd:
             return held
         choice = self._choose(budget, funds, context, allowed, shift, rng, scope)
         if choice.model == SKIP:

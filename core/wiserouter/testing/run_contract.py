@@ -103,7 +103,7 @@ def commits_the_rest_of_runs(shelf: Shelf) -> None:
     snapshot = store.snapshot(team)
     assert [isclose(one.left_usd, left) for one, left in zip(snapshot.funds.each, (8.0, 38.0, 17.5), strict=True)]
     assert isclose(snapshot.room_usd, 20.0)
-    assert isclose(snapshot.plannable_usd, 8.0)
+    assert isclose(snapshot.bearable_usd, 8.0)
     assert other.keep_conversation(run._replace(version=1, rest_usd=1.5), 60.0)
     _check_committed(store, other, {team: 1.5, other_team: 0.5, organisation: 2.0})
     store.open(team, Budget(5.0, 50), parent=organisation, restart=True)
@@ -193,7 +193,7 @@ def keeps_the_hard_budget_of_a_run(shelf: Shelf) -> None:
         snapshot = seen.snapshot(scope, (cap,))
         assert snapshot.hard
         assert isclose(snapshot.room_usd, 0.0, abs_tol=1e-9)
-        assert isclose(snapshot.plannable_usd, 9.0)
+        assert isclose(snapshot.bearable_usd, 9.0)
         assert snapshot.funds == seen.snapshot(scope).funds
         error = snapshot.account.exhausted(1.0)
         assert isinstance(error, RunBudgetExhausted)
@@ -224,14 +224,14 @@ def keeps_the_expected_budget_of_a_run(shelf: Shelf) -> None:
             store.reserve(third)
         snapshot = store.snapshot(scope, (cap,))
         assert snapshot.hard is budget.hard
-        assert isclose(snapshot.plannable_usd, 0.0, abs_tol=1e-9)
+        assert isclose(snapshot.bearable_usd, 0.0, abs_tol=1e-9)
         assert isinstance(snapshot.account.refusal(0.5), RunBudgetExhausted)
         assert snapshot.room_usd == inf or isclose(snapshot.room_usd, 8.0)
         store.settle(first.decision.id, 0.25)
         store.settle(second.decision.id, 0.25)
         store.reserve(third)
         refresh(store)
-        assert isclose(other_store(shelf, store).snapshot(scope, (cap,)).plannable_usd, 0.0, abs_tol=1e-9)
+        assert isclose(other_store(shelf, store).snapshot(scope, (cap,)).bearable_usd, 0.0, abs_tol=1e-9)
 
 
 def bears_a_call_by_all_runs(shelf: Shelf) -> None:

@@ -100,7 +100,7 @@ def follows_a_call(shelf: Shelf) -> None:
 def takes_a_snapshot_of_the_budget(shelf: Shelf) -> None:
     """Return a snapshot that agrees with the ledger, under a hard and under an expected limit."""
     hard, expected = Budget(10.0, 100, limit="hard"), Budget(10.0, 100)
-    for budget, room_usd, margin_usd, plannable_usd in ((hard, 9.0, 0.5, inf), (expected, inf, 0.0, 9.5)):
+    for budget, room_usd, margin_usd, bearable_usd in ((hard, 9.0, 0.5, inf), (expected, inf, 0.0, 9.5)):
         store, scope = opened(shelf, budget)
         store.reserve(new_record(store, scope))
         for seen in (store, other_store(shelf, store)):
@@ -109,7 +109,7 @@ def takes_a_snapshot_of_the_budget(shelf: Shelf) -> None:
             assert snapshot.hard is budget.hard
             assert isclose(snapshot.room_usd, room_usd)
             assert snapshot.margin_usd == margin_usd
-            assert isclose(snapshot.plannable_usd, plannable_usd)
+            assert isclose(snapshot.bearable_usd, bearable_usd)
 
 
 def counts_an_event_once(shelf: Shelf) -> None:

@@ -256,7 +256,7 @@ def test_every_budget_bears_a_call_and_the_tightest_one_rules():
     assert account.room_usd() == 500.0 + 5e-10
     assert account.margin_usd() == 0.0
     snapshot = account.snapshot()
-    assert (snapshot.rate_usd, snapshot.hard, snapshot.plannable_usd) == (0.95, True, account.bearable_usd())
+    assert (snapshot.rate_usd, snapshot.hard, snapshot.bearable_usd) == (0.95, True, account.bearable_usd())
     assert (snapshot.account, snapshot.committed_usd) == (account, 0.5)
     assert snapshot.funds.each == (inner.funds(), outer.funds())
     account.each[0].lease_usd = 0.25
@@ -378,13 +378,13 @@ def test_a_snapshot_with_caps_has_the_least_room_of_all():
     account = Ledger.opened(PLAIN, 0.0)
     soft, hard = CapLedger.of_cap(cap(hard=False, amount_usd=3.0), 0.0), CapLedger.of_cap(cap(amount_usd=2.0), 0.0)
     found = capped_snapshot(account, (soft, hard))
-    assert (found.hard, found.room_usd, found.plannable_usd) == (True, 2.0 + 2e-12, 3.0 + 3e-12)
+    assert (found.hard, found.room_usd, found.bearable_usd) == (True, 2.0 + 2e-12, 3.0 + 3e-12)
     assert found.account == CappedAccount(account, (soft, hard))
     found = capped_snapshot(account, (soft,))
-    assert (found.hard, found.room_usd, found.plannable_usd) == (False, INFINITE, 3.0 + 3e-12)
+    assert (found.hard, found.room_usd, found.bearable_usd) == (False, INFINITE, 3.0 + 3e-12)
     assert capped_snapshot(Ledger.opened(HARD, 0.0), (soft,)).hard
     assert (
-        capped_snapshot(account, (CapLedger.of_cap(cap(amount_usd=99.0, hard=False), 0.0),)).plannable_usd
+        capped_snapshot(account, (CapLedger.of_cap(cap(amount_usd=99.0, hard=False), 0.0),)).bearable_usd
         == 10.0 + 1e-11
     )
 

@@ -217,7 +217,7 @@ def test_a_time_to_wait_may_be_a_date():
     waited = []
     with serving(lambda *_: next(answers)) as server:
         assert request_json(server.url, sleep=waited.append) == {"a": 1}
-    assert 50.0 <= waited[0] <= 81.0
+    assert 25.0 <= waited[0] <= 81.0  # a busy machine may lose seconds of them
     assert max(waited[1:]) <= 20.0
 
 

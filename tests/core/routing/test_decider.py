@@ -170,9 +170,9 @@ def test_several_budgets_bear_a_call_together():
     day = Budget(2.5, every="day", horizon=1, within=Budget(1_000.0, every="month", horizon=1_000))
     account = open_account(day, 0.0)
     budget = account.snapshot()
-    assert (budget.plannable_usd, budget.hard, budget.margin_usd) == (pytest.approx(2.5), False, 0.0)
+    assert (budget.bearable_usd, budget.hard, budget.margin_usd) == (pytest.approx(2.5), False, 0.0)
     assert len(budget.funds.each) == 2
     month = Budget(5.0, 30, every="month")
     mixed = open_account(Budget(9.0, 3, every="day", limit="hard", within=month), 0.0).snapshot()
-    assert (mixed.hard, mixed.plannable_usd) == (True, pytest.approx(5.0))
+    assert (mixed.hard, mixed.bearable_usd) == (True, pytest.approx(5.0))
     assert mixed.room_usd == pytest.approx(9.0, abs=1e-6)

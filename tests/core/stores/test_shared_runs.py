@@ -67,7 +67,7 @@ def test_an_expected_limit_continues_runs_while_the_store_is_away(opened, clock,
     assert store.conversation("unknown") is None
     for name in ("second", "third", "fourth"):
         store.reserve(in_run(store, name, EXPECTED))
-        assert store.snapshot("s", (EXPECTED,)).plannable_usd < 1.0
+        assert store.snapshot("s", (EXPECTED,)).bearable_usd < 1.0
     with pytest.raises(RunBudgetExhausted):
         store.reserve(in_run(store, "fifth", EXPECTED))
     store.settle("second", 0.125)

@@ -1,6 +1,7 @@
 """Errors of settings name the key, the rule and the value, and stop the boot."""
 
-import threading
+import time
+from types import SimpleNamespace
 
 import litellm
 import pytest
@@ -257,12 +258,11 @@ def test_a_boot_that_cannot_work_stops_with_one_message(monkeypatch, caplog, wis
 def test_a_worker_that_starts_waits_for_its_store(monkeypatch, caplog, tmp_path):
     redis = RedisServer(tmp_path)
     wise = {**WISE, "limit": "hard", "store": redis.url}
-    begins = threading.Timer(1.5, redis.start)
-    begins.start()
+    pauses = lambda seconds: redis.start()  # noqa: E731 - it comes up in the first pause
+    monkeypatch.setattr("wiserouter_litellm.proxy.time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses))
     try:
         assert boot(monkeypatch, wise).groups["wise"].router.status().left_usd == 5.0
     finally:
-        begins.join()
         redis.kill()
     assert "check that a server answers there; trying again in 1 s" in caplog.text
     monkeypatch.setattr("wiserouter_litellm.proxy.STORE_WAIT_S", 0.0)
