@@ -27,7 +27,7 @@ def check_budgets(summary, low=0.99):
 
 
 def test_one_decision_per_agent_run_leads_at_equal_spend():
-    by_name = compared("agents", ("call", "pinned", "run"), 400, n_seeds=3)
+    by_name = compared("agents", ("call", "pinned", "run"), 400, n_seeds=2)
     run = by_name["run"]
     _, gain, error = run.gain_over(by_name["call"])
     assert gain - error >= 0.03
@@ -50,7 +50,7 @@ def test_one_decision_per_agent_run_leads_where_a_run_is_worth_its_worst_model()
 
 
 def test_turns_of_chats_priced_with_their_caches_lead_at_equal_spend():
-    by_name = compared("chats", ("call", "pinned", "conversation"), 400, n_seeds=3)
+    by_name = compared("chats", ("call", "pinned", "conversation"), 200, n_seeds=3)
     conversation = by_name["conversation"]
     _, gain, error = conversation.gain_over(by_name["call"])
     assert gain - 2.0 * error >= 0.006

@@ -2,7 +2,7 @@
 
 Each replay routes a sample of a table through `observe`, with scores for a share of the calls, and reads the journal
 back as `wiserouter shadow report` does. `WISEROUTER_REPLAYS=100 pytest tests/scenarios/test_shadow.py -n0 -s -m slow`
-prints the coverage and the mean width of the intervals; by default there are 100 replays of one road, and 16 of others.
+prints the coverage and the mean width of the intervals; by default there are 100 replays of one road, and 10 of others.
 The last test judges a sample of the would-be answers where nothing is acted on.
 """
 
@@ -27,7 +27,7 @@ from wiserouter.routing.journal_reader import JournalReader
 pytestmark = pytest.mark.slow
 
 REPLAYS = int(os.environ.get("WISEROUTER_REPLAYS", "0"))
-MOST, FEW = 100, 16
+MOST, FEW = 100, 10
 
 
 class World:
