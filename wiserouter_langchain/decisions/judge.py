@@ -152,12 +152,17 @@ def offer_answer(judge: Judge, decision: Decision, messages: Sequence[BaseMessag
 
 
 def _question(messages: Sequence[BaseMessage]) -> str:
-    return _readable("\n\n".join(f"{message.type}: {message.text}" for message in messages))
+    return _readable("\n\n".join(f"{message.type}: {_said(message)}" for message in messages))
 
 
 def _answer(message: BaseMessage) -> str:
+    return _readable(_said(message))
+
+
+def _said(message: BaseMessage) -> str:
+    """Return the text of a message, and the calls of tools in it."""
     calls = [f"calls {call['name']} with {call['args']}" for call in getattr(message, "tool_calls", None) or ()]
-    return _readable("\n".join([str(message.text), *calls]))
+    return "\n".join([str(message.text), *calls])
 
 
 def _readable(text: str) -> str:

@@ -8,7 +8,7 @@ from genai_prices import Usage as Counted
 from genai_prices import calc_price
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import Field
 
 from wiserouter import Budget, Price
@@ -81,6 +81,15 @@ async def test_every_way_to_call_is_judged_by_its_texts():
     assert {prompt for prompt, _ in seen} == {"human: what is 2 + 2?"}
     assert {answer for _, answer in seen} <= {"4", "four"}
     assert llm.core.estimates.labels.sum() == 6.0
+
+
+def test_a_judge_reads_which_tools_were_called_before():
+    seen = []
+    llm = llm_with(lambda prompt, answer: seen.append(prompt) or 1.0)
+    called = AIMessage("", tool_calls=[{"name": "look_up", "args": {"city": "Oslo"}, "id": "t1"}])
+    llm.invoke([HumanMessage("the weather?"), called, ToolMessage("rain at noon", tool_call_id="t1")])
+    judged(llm)
+    assert seen == ["human: the weather?\n\nai: \ncalls look_up with {'city': 'Oslo'}\n\ntool: rain at noon"]
 
 
 def test_a_chat_model_judges_on_its_own_budget():
