@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,9 +17,9 @@ from wiserouter_litellm.billing.redacted_texts import REDACTED
 from wiserouter_litellm.deployments.price_map import may_reason, rate_card_of
 from wiserouter_litellm.deployments.registry import Deployment
 from wiserouter_litellm.groups.attempts import OpenAttempt
-from wiserouter_litellm.requests.json_objects import field_of
 from wiserouter_litellm.requests.origin import metadata_of
 from wiserouter_litellm.settings.budget_settings import JudgeBlock
+from wiserouter_litellm.settlement.judged_texts import answer_text, instructions_of, question_text
 
 FRAME_TOKENS = 64
 """Tokens that a provider may add to a prompt of one message; its own are at most its bytes."""
@@ -134,8 +133,8 @@ def offer_answer(judge: Judge, attempt: OpenAttempt | None, kwargs: Mapping[str,
     with suppress(RuntimeError):  # a synchronous call may run on a thread without an event loop
         judge.run_on(asyncio.get_running_loop())
     messages = kwargs.get("messages") or kwargs.get("input")
-    texts = partial(_readable, question_text, messages), partial(_readable, answer_text, response)
-    judge.offer(attempt.decision, *texts)
+    question = partial(_readable, question_text, messages, instructions_of(kwargs))
+    judge.offer(attempt.decision, question, partial(_readable, answer_text, response))
 
 
 def is_judgement(kwargs: Mapping[str, Any]) -> bool:
@@ -143,47 +142,9 @@ def is_judgement(kwargs: Mapping[str, Any]) -> bool:
     return JUDGEMENT.items() <= metadata_of(kwargs.get("litellm_params") or {}).items()
 
 
-def question_text(messages: object) -> str:
-    r"""Return the text of a request: its messages by role, or the text that it consists of.
-
-    Examples
-    --------
-    >>> question_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
-    'system: Be brief.\n\nuser: Hi'
-    """
-    if isinstance(messages, str):
-        return messages
-    parts = messages if isinstance(messages, list | tuple) else []
-    return "\n\n".join(f"{field_of(one, 'role') or 'user'}: {_content_text(field_of(one, 'content'))}" for one in parts)
-
-
-def answer_text(response: object) -> str:
-    """Return the text of an answer, and the calls of tools in it."""
-    choices = field_of(response, "choices")
-    messages = [field_of(choice, "message") for choice in choices] if isinstance(choices, list) else [response]
-    output = field_of(response, "output")
-    messages += output if isinstance(output, list) else []
-    texts = [_content_text(field_of(message, "content")) for message in messages if message is not None]
-    calls = [call for message in messages for call in field_of(message, "tool_calls") or ()]
-    texts += [f"calls {field_of(field_of(call, 'function'), 'name')} with {_arguments(call)}" for call in calls]
-    return "\n".join(text for text in texts if text)
-
-
-def _readable(text_of: Callable[[object], str], source: object) -> str:
+def _readable(text_of: Callable[..., str], *sources: object) -> str:
     """Return a text to judge; raise `InvalidInput` where there is none, or it must not be read."""
-    text = text_of(source)
+    text = text_of(*sources)
     if not text.strip() or REDACTED in text:
         raise InvalidInput("a call is judged by its text, got none, or one that LiteLLM has redacted")
     return text
-
-
-def _content_text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list | tuple) else []
-    return "\n".join(str(field_of(part, "text") or f"[{field_of(part, 'type')}]") for part in parts)
-
-
-def _arguments(call: object) -> str:
-    arguments = field_of(field_of(call, "function"), "arguments")
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)

@@ -19,7 +19,8 @@ from wiserouter_litellm.deployments.price_map import rate_card_of
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.settings.budget_settings import JudgeBlock
 from wiserouter_litellm.settings.proxy_settings import settings_of
-from wiserouter_litellm.settlement.judge import JUDGEMENT, LiteLLMJudge, answer_text, question_text, start_judge
+from wiserouter_litellm.settlement.judge import JUDGEMENT, LiteLLMJudge, start_judge
+from wiserouter_litellm.settlement.judged_texts import answer_text, instructions_of, question_text
 
 TOOL_CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 JUDGE_USD = 20e-6 + 50 * 2e-6
@@ -188,6 +189,80 @@ def test_the_texts_of_odd_answers():
     assert answer_text({"content": [{"type": "text", "text": "hi"}, {"type": "image"}]}) == "hi\n[image]"
     assert answer_text(None) == answer_text({}) == question_text(None) == ""
     assert question_text("hi") == "hi"
+
+
+LOOKED_UP = "system: Be brief.\n\nuser: the weather?\n\nassistant: I look.\ncalls look_up with %s\n\n%s: rain at noon"
+ARGUMENTS = {"city": "Oslo"}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "role"),
+    [
+        (
+            {
+                "messages": [
+                    {"role": "system", "content": "Be brief."},
+                    {"role": "user", "content": "the weather?"},
+                    {
+                        "role": "assistant",
+                        "content": "I look.",
+                        "tool_calls": [{"function": {"name": "look_up", "arguments": json.dumps(ARGUMENTS)}}],
+                    },
+                    {"role": "tool", "tool_call_id": "t1", "content": "rain at noon"},
+                ]
+            },
+            "tool",
+        ),
+        (
+            {
+                "optional_params": {"instructions": "Be brief."},
+                "messages": [
+                    {"role": "user", "content": [{"type": "input_text", "text": "the weather?"}]},
+                    {"role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+                    {"type": "function_call", "name": "look_up", "arguments": json.dumps(ARGUMENTS)},
+                    {"type": "function_call_output", "call_id": "t1", "output": "rain at noon"},
+                ],
+            },
+            "tool",
+        ),
+        (
+            {
+                "system": [{"type": "text", "text": "Be brief."}],
+                "messages": [
+                    {"role": "user", "content": "the weather?"},
+                    {
+                        "role": "assistant",
+                        "content": [
+                            {"type": "text", "text": "I look."},
+                            {"type": "tool_use", "id": "t1", "name": "look_up", "input": ARGUMENTS},
+                        ],
+                    },
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "tool_result",
+                                "tool_use_id": "t1",
+                                "content": [{"type": "text", "text": "rain at noon"}],
+                            }
+                        ],
+                    },
+                ],
+            },
+            "user",
+        ),
+    ],
+    ids=["chat", "responses", "messages"],
+)
+def test_a_judge_reads_the_instructions_the_calls_of_tools_and_their_results(kwargs, role):
+    text = question_text(kwargs["messages"], instructions_of(kwargs))
+    assert text.replace("\n\nassistant: calls", "\ncalls") == LOOKED_UP % (json.dumps(ARGUMENTS), role)
+
+
+def test_a_call_of_a_tool_in_the_format_of_responses_is_an_answer():
+    item = {"type": "function_call", "name": "look_up", "arguments": json.dumps(ARGUMENTS)}
+    response = {"object": "response", "output": [{"type": "reasoning", "summary": []}, item]}
+    assert answer_text(response) == f"calls look_up with {json.dumps(ARGUMENTS)}"
 
 
 @pytest.mark.parametrize(
