@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -34,7 +33,7 @@ _CHAT_MODEL_TERMS = ("price", "max_output_tokens")
 
 
 class ChatModelJudge:
-    """Prompts a chat model, synchronously in a thread: its asynchronous client may belong to another event loop.
+    """Prompts a chat model, synchronously: its asynchronous client may belong to another event loop.
 
     Parameters
     ----------
@@ -48,10 +47,10 @@ class ChatModelJudge:
         self._member, self._max_output_tokens = member, max_output_tokens
         self._model, _ = member.bounded(CallLimits(max_output_tokens), None, {})
 
-    async def reply(self, prompt: str) -> JudgeReply:
+    def reply(self, prompt: str) -> JudgeReply:
         """Return the model's reply to a prompt, and its cost."""
         try:
-            message: Any = await asyncio.to_thread(self._model.invoke, prompt)
+            message: Any = self._model.invoke(prompt)
         except Exception as error:
             if proves_unbilled(error):
                 raise UnbilledFailure(type(error).__name__) from error

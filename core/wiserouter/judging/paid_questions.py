@@ -6,7 +6,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import copy_context
 from math import isclose
+from threading import Thread
 from typing import Any, Protocol, TypeVar
 
 from wiserouter.errors import InvalidInput, WiseRouterError
@@ -133,7 +136,7 @@ class EndedByJudge(Exception):
 
 
 async def result_of(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
-    """Return the result of a function of any kind, called in a thread unless it is a coroutine function.
+    """Return the result of a function of any kind, called in a thread of its own unless it is a coroutine function.
 
     What it raises to end itself ends the question alone, and not the task or the event loop that asks.
     """
@@ -151,8 +154,26 @@ async def _called(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
     positional = () if given else texts
     if inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None)):  # noqa: B004
         return await ask(*positional, **given)
-    result = await asyncio.to_thread(ask, *positional, **given)
+    result = await _called_in_own_thread(ask, *positional, **given)
     return await result if inspect.isawaitable(result) else result
+
+
+async def _called_in_own_thread(ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a function, called in a thread for which neither a process nor an event loop waits to end.
+
+    Those of an executor are waited for: a judge that hangs would keep a program from its end.
+    """
+    future, context = Future[Any](), copy_context()
+    future.set_running_or_notify_cancel()
+
+    def call() -> None:
+        try:
+            future.set_result(context.run(ask, *args, **kwargs))
+        except BaseException as error:  # whatever it raises is raised where it is awaited
+            future.set_exception(error)
+
+    Thread(target=call, name="wiserouter-judgement", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 def takes_names(ask: Callable[..., Any]) -> bool:

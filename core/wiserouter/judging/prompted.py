@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from wiserouter.judging.paid_questions import result_of
 from wiserouter.judging.prompts import comparing_prompt, grading_prompt, preference_of_reply, score_of_reply
 from wiserouter.judging.verdict import NoVerdict, Verdict, read_verdict
 
@@ -23,7 +24,7 @@ class PromptedJudge:
     Parameters
     ----------
     reply : callable
-        Returns the `JudgeReply` to a prompt; a coroutine function.
+        Returns the `JudgeReply` to a prompt; a function, called in a thread of its own, or a coroutine function.
     most_usd : callable, optional
         The most that the reply to a prompt can cost, in USD; 0 by default.
 
@@ -37,13 +38,13 @@ class PromptedJudge:
     """
 
     def __init__(
-        self, reply: Callable[[str], Awaitable[JudgeReply]], most_usd: Callable[[str], float] | None = None
+        self, reply: Callable[[str], JudgeReply | Awaitable[JudgeReply]], most_usd: Callable[[str], float] | None = None
     ) -> None:
         self._reply, self._most_usd = reply, most_usd
 
     async def __call__(self, prompt: str, *answers: str) -> Verdict:
         """Return the score of an answer, or that of the first of two; raise `NoVerdict` after an unreadable reply."""
-        text, cost_usd = await self._reply(_asked(prompt, answers))
+        text, cost_usd = await result_of(self._reply, (_asked(prompt, answers),))
         try:
             read = score_of_reply(text) if len(answers) == 1 else preference_of_reply(text)
         except NoVerdict as error:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -200,6 +202,28 @@ def test_a_slow_judge_is_given_up():
 
     _, figures = judged(ask, 2, timeout_s=0.01, attempts=2)
     assert figures.failed == 2
+
+
+HANGING = """
+import threading
+from wiserouter import Budget, Model, Price, WiseRouter
+
+asked, never = threading.Event(), threading.Event()
+
+def grade(prompt, answer):
+    asked.set()
+    never.wait()
+
+router = WiseRouter([Model("small", Price(1e-7, 4e-7))])
+router.start(Budget(1.0, 10))
+judge = router.judge_with(grade, share=1.0)
+judge.offer(router.decide("hello"), "hello", "hi")
+assert asked.wait(30)
+"""
+
+
+def test_a_program_ends_although_its_judge_hangs():
+    subprocess.run([sys.executable, "-c", HANGING], check=True, timeout=60)
 
 
 def test_its_budget_is_its_own_and_never_exceeded():
