@@ -50,6 +50,10 @@ HELD_RETRY_S = 2
 """Time in seconds after which a client asks again where only calls in flight stand in the way."""
 
 
+NO_RETRY = {"x-should-retry": "false"}
+"""Headers by which the clients of OpenAI and Anthropic do not send a request again where time changes nothing."""
+
+
 class SettingsError(WiseRouterError):
     """The configuration breaks a rule; `key` is the dotted path of the setting."""
 
@@ -83,7 +87,7 @@ class BudgetRefused(RateLimitError):
             num_retries=0,  # asking again at once changes nothing
             category=RateLimitErrorCategory.LITELLM_RATE_LIMIT,
             rate_limit_type="budget",
-            headers={} if wait_s is None else {"retry-after": str(wait_s)},
+            headers=dict(NO_RETRY) if wait_s is None else {"retry-after": str(wait_s)},
         )
         self.type = "budget_exceeded"  # the `type` of the OpenAI-shaped error
 

@@ -4,13 +4,15 @@ import time
 
 import pytest
 
-from wiserouter.errors import BudgetExhausted, HorizonExhausted, NotStarted
+from wiserouter.errors import BudgetExhausted, HorizonExhausted, NotStarted, RunBudgetExhausted
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused, UnknownCall, unbounded, uncountable
 
 AMOUNT = {"amount_usd": 5.0, "decided": 1, "horizon": 10}
 USED_UP = BudgetExhausted(**AMOUNT, spent_usd=5.0, reserved_usd=0.0, needed_usd=1.0)
 HELD = BudgetExhausted(**AMOUNT, spent_usd=1.0, reserved_usd=4.0, needed_usd=1.0)
 TOO_LARGE = BudgetExhausted(**AMOUNT, spent_usd=1.0, reserved_usd=0.0, needed_usd=6.0)
+
+OF_A_RUN = RunBudgetExhausted(**AMOUNT, spent_usd=5.0, reserved_usd=0.0, needed_usd=1.0)
 
 
 def daily(renews_in_s):
@@ -65,6 +67,6 @@ def test_the_time_to_wait_is_told(error, least, most):
     assert least <= int(BudgetRefused("wise", error()).headers["retry-after"]) <= most
 
 
-@pytest.mark.parametrize("error", [USED_UP, TOO_LARGE, HorizonExhausted(10, 0.5)])
-def test_where_waiting_does_not_help_no_time_is_told(error):
-    assert not BudgetRefused("wise", error).headers
+@pytest.mark.parametrize("error", [USED_UP, TOO_LARGE, OF_A_RUN, HorizonExhausted(10, 0.5)])
+def test_where_waiting_does_not_help_clients_are_told_not_to_send_again(error):
+    assert BudgetRefused("wise", error).headers == {"x-should-retry": "false"}

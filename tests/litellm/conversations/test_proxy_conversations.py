@@ -113,6 +113,7 @@ def test_a_run_budget_answers_429_with_the_figures_of_the_run(client):
     body = {"model": "capped", "messages": [TASK]}
     statuses = [post(client, "/v1/chat/completions", body, **{"x-litellm-session-id": "loop"}) for _ in range(8)]
     assert {200, 429} == {one.status_code for one in statuses}
+    assert statuses[-1].headers["x-should-retry"] == "false"  # or the clients of OpenAI send it three times
     error = statuses[-1].json()["error"]
     assert error["type"] == "budget_exceeded"
     assert "the run budget of 0.004 USD" in error["message"]
