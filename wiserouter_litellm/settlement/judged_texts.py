@@ -16,8 +16,12 @@ INSTRUCTIONS = ("instructions", "system")
 
 
 def instructions_of(kwargs: Mapping[str, Any]) -> object:
-    """Return the instructions that stand beside the messages of a call; None where there are none."""
-    sources = (kwargs, kwargs.get("optional_params"))
+    """Return the instructions that stand beside the messages of a call; None where there are none.
+
+    Of a response that LiteLLM makes of a chat, the proxy's request alone has them.
+    """
+    request = field_of(kwargs.get("litellm_params"), "proxy_server_request")
+    sources = (kwargs, kwargs.get("optional_params"), field_of(request, "body"))
     found = (field_of(source, name) for source in sources for name in INSTRUCTIONS)
     return next(filter(None, found), None)
 

@@ -259,6 +259,12 @@ def test_a_judge_reads_the_instructions_the_calls_of_tools_and_their_results(kwa
     assert text.replace("\n\nassistant: calls", "\ncalls") == LOOKED_UP % (json.dumps(ARGUMENTS), role)
 
 
+def test_a_judge_reads_the_instructions_of_a_response_that_litellm_makes_of_a_chat():
+    request = {"proxy_server_request": {"body": {"instructions": "Be brief.", "input": "hi"}}}
+    assert instructions_of({"optional_params": {}, "litellm_params": request}) == "Be brief."
+    assert instructions_of({"litellm_params": {"proxy_server_request": None}}) is None
+
+
 def test_a_call_of_a_tool_in_the_format_of_responses_is_an_answer():
     item = {"type": "function_call", "name": "look_up", "arguments": json.dumps(ARGUMENTS)}
     response = {"object": "response", "output": [{"type": "reasoning", "summary": []}, item]}
