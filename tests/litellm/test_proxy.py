@@ -10,7 +10,7 @@ import respx
 from litellm.integrations.custom_logger import CustomLogger
 
 from support.groups import asked, fitted
-from support.providers import URL, cost_usd, failing
+from support.providers import URL, cost_usd, deployment, failing
 from support.proxies import config_of, in_process, write
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
 
@@ -118,6 +118,28 @@ def test_a_stream_has_the_headers_and_its_true_cost(client, provider, surface):
         assert cost_usd("large", (8, 5)) < spent < cost_usd("large", (80, 20))
     else:
         assert spent == pytest.approx(cost_usd("large"))
+
+
+@pytest.mark.parametrize(
+    ("model", "own"),
+    [
+        pytest.param("hard", {}, id="by-name"),
+        pytest.param("own", {"routing_groups": [{"group_name": "hard", "models": ["own"]}]}, id="routing-group"),
+        pytest.param("own", {"fallbacks": [{"own": ["hard"]}]}, id="fallback"),
+    ],
+)
+def test_a_client_brings_no_router_with_a_model_of_a_groups_name(client, provider, monkeypatch, model, own):
+    from litellm.proxy.proxy_server import general_settings
+
+    monkeypatch.setitem(general_settings, "allow_client_side_credentials", True)
+    before = router(client, "hard").pool
+    free = deployment("hard-large", "hard", input_cost_per_token=0.0, output_cost_per_token=0.0)
+    config = {"model_list": [free, {**free, "model_name": "own", "model_info": {"id": "own"}}], **own}
+    response = ask(client, model, key="sk-user-a", user_config=config)
+    assert response.status_code == 400
+    assert "user_config must have no model of this name" in response.json()["error"]["message"]
+    assert not asked(provider)
+    assert router(client, "hard").pool == before
 
 
 def test_a_retry_is_answered_by_another_model_and_the_header_says_so(client):
