@@ -12,6 +12,7 @@ import typer
 from wiserouter.cli.bench_output import Ticker, origin_of
 from wiserouter.cli.bench_suite import run_and_report
 from wiserouter.cli.fit import names
+from wiserouter.cli.leave_out_option import LeaveOut, left_out
 from wiserouter.cli.output import check_no_input, out, print_json, progress, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
@@ -52,12 +53,7 @@ def bench(
         int | None,
         typer.Option(help="Number of further budgets, on a log scale; by default 7, with --suite 0.", min=0),
     ] = None,
-    leave_out: Annotated[
-        str | None,
-        typer.Option(
-            help="Models to leave out, separated by commas; '' for none. RouterBench: Yi-34B-Chat by default."
-        ),
-    ] = None,
+    leave_out: LeaveOut = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="tfidf, or minilm (extra); by default the embeddings in the table, else tfidf."),
@@ -95,18 +91,17 @@ def bench(
     """
     check_source(log, suite)
     n_jobs = workers(jobs, backend, 2)
-    left_out = None if leave_out is None else names(leave_out) or ()
     seed_numbers = tuple(range(first_seed, first_seed + seeds))
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
     if suite is not None:
         _check_apart(suite, report)
         opened = open_methods(default_methods() if methods is None else names(methods))
         settings = BenchSettings(seed_numbers, budgets, log_budgets or 0, encoder, contexts)
-        tables = open_suite(suite, leave_out=left_out)
+        tables = open_suite(suite, leave_out=left_out(leave_out))
         each = benches(tables, opened, settings)
         with parallel_backend(backend, address):
             return run_and_report(each, opened, report, jobs=n_jobs, as_json=as_json, before=before)
-    loaded = open_table(log or "", leave_out=left_out)
+    loaded = open_table(log or "", leave_out=left_out(leave_out))
     for file in _written(report / loaded.name):
         check_no_input(file, [path_of(log or "")])
     opened = open_methods(names(methods))

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from wiserouter.cli.exploration_length import exploration_length
-from wiserouter.cli.fit import names
+from wiserouter.cli.leave_out_option import LeaveOut, left_out
 from wiserouter.cli.output import out
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.datasets import LoadedTable, open_table
@@ -46,9 +46,6 @@ app.command("exploration-length")(exploration_length)
 TablePath = Annotated[str, typer.Argument(metavar="TABLE", help="A dense log, by path or name.")]
 Folder = Annotated[Path, typer.Option("--out", "-o", help="Folder for the Markdown and the pictures (svg and png).")]
 SeedCount = Annotated[int, typer.Option(help="Number of seeds.", min=1)]
-LeaveOut = Annotated[
-    str | None, typer.Option(help="Models to leave out, separated by commas. RouterBench: Yi-34B-Chat by default.")
-]
 EncoderName = Annotated[str | None, typer.Option(help="tfidf, or minilm (extra); by default as wiserouter bench.")]
 HERE = Path("paper")
 
@@ -143,7 +140,7 @@ def _show(section: ReportSection, table: str, terms: str, folder: Path) -> None:
 
 def _open(table: str, leave_out: str | None) -> LoadedTable:
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
-    return open_table(table, leave_out=None if leave_out is None else names(leave_out) or ())
+    return open_table(table, leave_out=left_out(leave_out))
 
 
 def _terms(loaded: LoadedTable, seeds: int) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from wiserouter.cli.bench_output import Ticker
 from wiserouter.cli.fit import names
+from wiserouter.cli.leave_out_option import LeaveOut, left_out
 from wiserouter.cli.output import out, print_json, progress
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
@@ -38,6 +39,7 @@ def tune(
     methods: Annotated[str, typer.Option(help="Methods to judge by.")] = "wr-offline,optimistic",
     seeds: Annotated[int, typer.Option(help="Number of splits.", min=1)] = 2,
     budgets: Annotated[int, typer.Option(help="Number of budgets per table.", min=1)] = 6,
+    leave_out: LeaveOut = None,
     jobs: Jobs = None,
     backend: BackendOption = None,
     address: AddressOption = None,
@@ -61,7 +63,8 @@ def tune(
     judged = names(methods) or ()
     variants = {(name, method): _variants(method, name, tried[name]) for name in tried for method in judged}
     opened = open_methods([*judged, *(each for some in variants.values() for each in some[1:])])
-    work = benches(open_suite(suite), opened, BenchSettings(tuple(range(seeds)), budgets))
+    tables = open_suite(suite, leave_out=left_out(leave_out))
+    work = benches(tables, opened, BenchSettings(tuple(range(seeds)), budgets))
     n_jobs = workers(jobs, backend, 2)
     with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         ticker = Ticker(sum(len(bench.keys()) for bench in work), bars)

@@ -12,7 +12,7 @@ from support.bench_rows import write_wide
 from support.tiny_bench import served
 from wiserouter.cli import app
 from wiserouter.cli.tune import values_of
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.evaluation.baselines import module_of, open_methods
 from wiserouter.evaluation.baselines.variants import parse_variant, value_of
 from wiserouter.evaluation.bench.leave_one_out import leave_one_out
@@ -98,6 +98,13 @@ def test_leaving_tables_out_against_a_loop(n_values, n_tables, seed):
         assert means[int(found.chosen[t])] == pytest.approx(means.max())
         assert found.gain[t] == pytest.approx(quality[int(found.chosen[t]), t] - quality[0, t])
     assert found.mean <= found.spread + quality.max() - quality.min() + 1e-9
+
+
+def test_the_command_leaves_models_out_that_its_tables_have(tmp_path):
+    write_wide(make_table(20, np.random.default_rng(0)), tmp_path / "t.parquet")
+    answer = CliRunner().invoke(app, ["tune", "--suite", str(tmp_path), "--leave-out", "no-such-model"])
+    assert isinstance(answer.exception, UnknownModel), answer.output
+    assert "no-such-model" in str(answer.exception)
 
 
 @pytest.mark.slow
