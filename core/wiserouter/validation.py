@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,6 +14,11 @@ from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput
 from wiserouter.types import FloatArray
+
+_OPEN = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+"""The path of an open file of this process, by its number."""
+
+_STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 
 _NUMBER = int | float | np.integer | np.floating
 
@@ -48,9 +55,17 @@ def read_text(path: Path) -> str:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file, in place of an earlier one at once or not at all, with the permissions of that.
 
-    A device or a pipe is written as it is, and so is a file in a folder that takes no other one.
+    A device or a pipe is written as it is, and so is a file in a folder that takes no other one; under a name such as
+    /dev/stdout, what this process has open there is written on.
     """
-    target, data = path.resolve(), content.encode() if isinstance(content, str) else content
+    data = content.encode() if isinstance(content, str) else content
+    is_open = _OPEN.fullmatch(_STREAMS.get(str(path), str(path)))
+    if is_open and path.exists():
+        sys.stdout.flush()  # what was printed before comes before
+        with os.fdopen(os.dup(int(is_open[1])), "wb") as file:
+            file.write(data)
+        return
+    target = path.resolve()
     places = [target.parent, target] if target.is_file() else [target.parent]
     is_other = path.exists() and not path.is_file()  # by its own name: that of a pipe leads to one that is nowhere
     if is_other or not all(os.access(place, os.W_OK) for place in places):

@@ -18,6 +18,17 @@ def test_a_pipe_is_written_under_its_name_in_dev(name):
     assert (ran.stdout, ran.stderr) == ("a page", "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such names")
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_a_file_that_the_output_goes_to_is_written_where_the_output_is(tmp_path, name):
+    page = tmp_path / "page.html"
+    page.write_text("earlier, ")
+    inode, program = page.stat().st_ino, f"print('before', end=', '); {WRITES.format(name)}; print(', after', end='')"
+    with page.open("a") as file:
+        subprocess.run([sys.executable, "-c", program], stdout=file, check=True)
+    assert (page.read_text(), page.stat().st_ino) == ("earlier, before, a page, after", inode)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such permissions")
 def test_a_file_keeps_its_permissions_and_its_links(tmp_path):
     page, link = tmp_path / "page.html", tmp_path / "link.html"
