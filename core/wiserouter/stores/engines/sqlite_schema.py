@@ -102,5 +102,5 @@ _DUE = (
     "conversations WHERE until_s",
     "windows WHERE until_s",
 )
-IS_ANYTHING_DUE = "SELECT " + " OR ".join([f"EXISTS (SELECT 1 FROM {due} <= ?1)" for due in _DUE])  # noqa: S608
+IS_ANYTHING_DUE = "SELECT " + " OR ".join([f"EXISTS (SELECT 1 FROM {due} <= :now_s)" for due in _DUE])  # noqa: S608
 LEFT_USD = "amount_usd + carried_usd - spent_usd - reserved_usd - leased_usd"

@@ -71,7 +71,7 @@ class Transaction(RunTables):
 
     def tidy(self) -> None:
         """Presume or return overdue reservations and leases, and delete old rows."""
-        if not self._one(IS_ANYTHING_DUE, self._now_s)[0]:
+        if not self._cursor.execute(IS_ANYTHING_DUE, {"now_s": self._now_s}).fetchone()[0]:
             return
         calls = f"SELECT {CALL_COLUMNS} FROM decisions WHERE state = 'in flight' AND due_s <= ? LIMIT ?"  # noqa: S608
         for call in self._overdue(calls):
