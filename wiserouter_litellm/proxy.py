@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -29,7 +28,7 @@ from wiserouter import (
     WiseRouter,
     open_store,
 )
-from wiserouter.errors import InvalidInput, StoreUnavailable, WiseRouterError
+from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
 from wiserouter_litellm.deployments.litellm_compat import check_litellm, ownership
 from wiserouter_litellm.deployments.registry import Deployment
@@ -50,6 +49,7 @@ from wiserouter_litellm.settings.boot_refusal import announce_refusal
 from wiserouter_litellm.settings.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.settings.limit_settings import MEASURED, LimitSettings
 from wiserouter_litellm.settings.proxy_settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
+from wiserouter_litellm.settings.store_wait import once_reachable
 from wiserouter_litellm.settlement.judge import start_judge
 from wiserouter_litellm.settlement.other_surfaces import acheck_left, asked_groups
 
@@ -59,9 +59,6 @@ PROXY = "litellm.proxy.proxy_server"
 
 CALLBACK = "wiserouter_litellm.callback"
 """The name by which a configuration lists the callback of a worker."""
-
-STORE_WAIT_S = 60.0
-"""How long a worker that starts waits for a store that cannot be reached: a restart of Redis, or a failover."""
 
 
 class ProxyCallback(WiseCallback):
@@ -126,7 +123,7 @@ def _build() -> ProxyCallback:
     _check_place(config.get("litellm_settings") or {})
     opened: dict[str, Group] = {}
     for name, account in settings.accounts.items():
-        opened |= _once_reachable(partial(_groups_of, name, account, settings.members(name), config))
+        opened |= once_reachable(partial(_groups_of, name, account, settings.members(name), config))
     callback = ProxyCallback({name: opened[name] for name in settings.groups})
     watch_groups(callback.groups, on=settings.metrics)
     start_alerts(callback.groups, settings.alerts)
@@ -173,23 +170,6 @@ def configured_deployments(config: Mapping[str, Any], group: str) -> list[Deploy
 def _config() -> Mapping[str, Any]:
     proxy = sys.modules.get(PROXY)
     return {} if proxy is None else proxy.proxy_config.get_config_state()
-
-
-def _once_reachable(open_groups: Callable[[], dict[str, Group]]) -> dict[str, Group]:
-    """Open groups; where their store is away, try again for `STORE_WAIT_S`.
-
-    The server ends all workers of a proxy when one that it starts, in the place of another, ends before it serves.
-    """
-    ends_s, pause_s = time.monotonic() + STORE_WAIT_S, 1.0
-    while True:
-        try:
-            return open_groups()
-        except SettingsError as error:
-            if not isinstance(error.__cause__, StoreUnavailable) or time.monotonic() + pause_s > ends_s:
-                raise
-            logger.warning("%s; trying again in %g s", error, pause_s)
-            time.sleep(pause_s)
-            pause_s = min(2.0 * pause_s, 8.0)
 
 
 def _groups_of(

@@ -334,11 +334,11 @@ class AlreadySettled(WiseRouterError):
 
 
 class StoreError(WiseRouterError):
-    """The store of budgets and decisions fails; `store` names it, without any password."""
+    """The store `store` (without any password) fails; it `lasts` where only other settings or permissions help."""
 
-    def __init__(self, message: str, *, store: str) -> None:
+    def __init__(self, message: str, *, store: str, lasts: bool = False) -> None:
         super().__init__(message)
-        self.store = store
+        self.store, self.lasts = store, lasts
 
 
 class StoreUnavailable(StoreError):

@@ -1,14 +1,10 @@
 """Errors of settings name the key, the rule and the value, and stop the boot."""
 
-import time
-from types import SimpleNamespace
-
 import litellm
 import pytest
 
 import wiserouter_litellm
 from support.providers import deployment
-from support.redis_servers import MISSING, RedisServer, redis_server
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
 from wiserouter_litellm.settings.proxy_settings import settings_of, store_of
@@ -252,22 +248,6 @@ def test_a_boot_that_cannot_work_stops_with_one_message(monkeypatch, caplog, wis
         boot(monkeypatch, wise, deployments)
     assert wrong.value.key == "callback_settings.wiserouter.groups.wise"
     assert sum(record.levelname == "CRITICAL" for record in caplog.records) == 1
-
-
-@pytest.mark.skipif(redis_server() is None, reason=MISSING)
-def test_a_worker_that_starts_waits_for_its_store(monkeypatch, caplog, tmp_path):
-    redis = RedisServer(tmp_path)
-    wise = {**WISE, "limit": "hard", "store": redis.url}
-    pauses = lambda seconds: redis.start()  # noqa: E731 - it comes up in the first pause
-    monkeypatch.setattr("wiserouter_litellm.proxy.time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses))
-    try:
-        assert boot(monkeypatch, wise).groups["wise"].router.status().left_usd == 5.0
-    finally:
-        redis.kill()
-    assert "check that a server answers there; trying again in 1 s" in caplog.text
-    monkeypatch.setattr("wiserouter_litellm.proxy.STORE_WAIT_S", 0.0)
-    with pytest.raises(SettingsError, match=r"groups.wise: redis://.* cannot be used"):
-        boot(monkeypatch, wise)
 
 
 @pytest.mark.parametrize("place", ["success_callback", "failure_callback"])

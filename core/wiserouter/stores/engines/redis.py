@@ -173,14 +173,15 @@ class RedisEngine:
                 what += f", which was deleted or evicted: set maxmemory-policy noeviction, {whole}"
             return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
         if isinstance(error, AuthenticationError):
-            return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
+            why = f"does not accept the user or password: {said}"
+            return StoreUnavailable(f"{self.store} {why}", store=self.store, lasts=True)
         answers = "check that a server answers there" + (" with TLS" if self.store.startswith("rediss") else "")
         if isinstance(error, ResponseError):
             answers = "the server answers, and its log may say more"
         kind = type(error).__name__  # redis-py leaves the first word of some answers out
-        remedy = next((do for word, do in _REMEDIES.items() if word in f"{kind} {said}"), answers)
-        why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {remedy}"
-        return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store)
+        word = next((word for word in _REMEDIES if word in f"{kind} {said}"), "")
+        why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {_REMEDIES.get(word, answers)}"
+        return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store, lasts=word in _LASTING)
 
 
 _OF_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@user_script: ?\d+: )*-?")
@@ -198,6 +199,7 @@ _REMEDIES = {
     "max number of clients": "it has no connection left: raise its maxclients",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
 }
+_LASTING = {"MovedError", "Cluster mode is not enabled", "permission", "user executing the script"}
 """What to do, by a word of the server's answer or of its class in redis-py."""
 
 

@@ -269,8 +269,8 @@ class SQLiteEngine:
         elif isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHORT_READ:
             log, index = f"{self.path.name}-wal", f"{self.path.name}-shm"
             remedy = f"its log was cut: stop all workers, delete {log} and {index}, and start them without what it held"
-        why = f"{error}; {remedy}"
-        return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
+        lasts = isinstance(error, _WRONG_PATH) or getattr(error, "sqlite_errorcode", None) in _FORBIDDEN
+        return StoreUnavailable(f"{self._url} cannot be used: {error}; {remedy}", store=self._url, lasts=lasts)
 
     def _damaged(self, why: str, first: str = "") -> StoreError:
         remedy = f"{first} restore a copy, or name another file".strip()
@@ -279,6 +279,10 @@ class SQLiteEngine:
     @property
     def _url(self) -> str:
         return f"sqlite:///{self.path}"
+
+
+_WRONG_PATH = FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError
+_FORBIDDEN = sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN
 
 
 def _is_busy(error: BaseException) -> bool:
