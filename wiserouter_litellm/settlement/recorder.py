@@ -378,7 +378,7 @@ class Recorder(CustomLogger):
             group.alias(keys + names_of_answer(mark[TURN_KEY], response) if TURN_KEY in mark else keys, decision_id)
             if group.signals is not None and not abandoned:
                 read_answer_signals(group, group.signals, mark, kwargs, response)
-        if bill is not None and bill.estimated:
+        if bill is not None and bill.estimated and not abandoned:
             group.fault(
                 "estimated_costs",
                 f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
