@@ -215,7 +215,7 @@ class ModelEngine:
         for window in event.windows:
             self.windows.setdefault(window.id, Kept(window, window.amount_usd))
         ids = tuple([window.id for window in event.windows])
-        self.accounts[event.scope] = AccountState(event.generation + 1, event.terms, ids)
+        self.accounts[event.scope] = AccountState(event.generation + 1, event.terms, ids, event.token)
         return event.generation + 1
 
     def restore(self, event: Restore):
@@ -226,6 +226,8 @@ class ModelEngine:
             self.accounts[event.scope] = self.accounts[event.scope]._replace(restored=event.token)
             if is_kept:
                 return event.generation
+        elif event.former and there.restored == event.former:
+            self.accounts[event.scope], former = there._replace(restored=event.token), None
         elif there.generation != event.generation or former is None or former.as_of_s >= event.as_of_s:
             return there.generation
         known = set() if former is None else {window.id for window in former.windows}

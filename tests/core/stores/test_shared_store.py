@@ -542,6 +542,50 @@ def test_a_budget_that_another_worker_knows_is_not_opened_empty_after_a_loss(ope
     second.open("new", team, parent=parent)
 
 
+@pytest.mark.parametrize("every", [None, "1h"])
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_worker_that_starts_after_a_loss_grants_no_budget_again(opened, clock, tmp_path, every, restarts):
+    budget = Budget(10.0, 1_000, every=every, limit="hard")
+    first, second = opened(), opened()
+    first.open("s", budget)
+    for _ in range(restarts):
+        first.open("s", budget, restart=True)
+    second.open("s", budget)
+    for n in range(8):
+        call(first, f"first {n}", 1.0, 0.5)
+    call(second, "second", 1.0, 1.0)
+    for store in (first, second):
+        store.refresh()
+        store.reserve(record(store, "s", f"in flight {id(store)}", 0.5, 0.25))
+    erase(tmp_path / "budget.db")
+    clock.advance(0.1)
+    newcomer = opened()
+    newcomer.open("s", budget)
+    newcomer.reserve(record(newcomer, "s", "granted again", 0.5, 0.5))
+    call(newcomer, "again", 1.0, 0.25)
+    newcomer.settle("granted again", 0.5)  # what it gets before the others notice
+    for _ in range(3):
+        for store in (first, newcomer, second):
+            clock.advance(0.01)
+            store.refresh()
+    spent_usd = 8 * 0.5 + 1.0 + 0.25 + 0.5
+    for store in (first, second, newcomer):
+        ledger = store.ledger("s")
+        assert (ledger.spent_usd, ledger.charged, ledger.in_flight) == (spent_usd, 11, 2)
+        assert ledger.left_usd == 10.0 - spent_usd - 2 * 0.5
+    with pytest.raises(StoreUnavailable, match="hard limits stay closed"):
+        call(newcomer, "too early", 0.5, 0.5)
+    clock.advance(5.1)
+    for store in (first, second):
+        store.settle(f"in flight {id(store)}", 0.25)
+    late = opened()
+    late.open("s", budget)
+    assert (late.ledger("s").spent_usd, late.ledger("s").charged) == (spent_usd + 0.5, 13)
+    assert late.ledger("s").left_usd == 10.0 - spent_usd - 0.5
+    with pytest.raises(BudgetExhausted):
+        call(newcomer, "too much", 4.0, 4.0)
+
+
 def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened, clock, tmp_path):
     store, other = opened(lease_share=0.2), opened(lease_share=0.1)
     store.open("s", Budget(10.0, 100, limit="hard"))

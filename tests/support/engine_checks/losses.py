@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, state, window
 from wiserouter.stores.engines.base import ReadRequest
-from wiserouter.stores.engines.events import Restore, Spend
+from wiserouter.stores.engines.events import Open, Restore, Spend
 
 ONE = {"spent_usd": 0.25, "debited_usd": 0.25, "decided": 1, "charged": 1}
 TWO = {"spent_usd": 0.5, "debited_usd": 0.5, "decided": 3, "charged": 2, "presumed": 1, "presumed_usd": 0.125}
@@ -54,6 +54,20 @@ def check_an_account_that_is_there_is_not_restored(place):
     before = state(engine)
     assert apply(engine, restore(TWO, 9.0, held_usd=0.5), restore(TWO, 9.0, generation=2)) == [1, 1]
     assert state(engine) == before
+
+
+def check_a_view_is_added_to_an_account_that_was_opened_meanwhile(place):
+    engine = place.open()
+    opening = Open("s", 0, "terms", (window("w", 4.0),), "opened later")
+    assert apply(engine, opening, reserve("a"), charge("a", 0.25)) == [1, "ok", "in flight"]
+    late = restore(TWO, 2.0, held_usd=0.5, closed_s=900.0, token="u")._replace(former="opened later")
+    assert apply(engine, restore(ONE, 1.0), late._replace(former="another"), late) == [1, 1, 1]
+    both = {**TWO, "spent_usd": 0.75, "debited_usd": 0.75, "decided": 4, "charged": 3, "leased_usd": 0.5}
+    assert counters(engine) == both
+    assert engine.exchange([], ReadRequest(["s"])).accounts["s"].restored == "u"
+    assert apply(engine, reserve("b")) == ["closed"]
+    assert apply(engine, late, restore(ONE, 1.0), restore(TWO, 3.0, held_usd=0.25)) == [1, 1, 1]
+    assert counters(engine) == {**both, "leased_usd": 0.25}
 
 
 def check_an_account_that_alone_was_lost_is_opened_on_its_windows(place):

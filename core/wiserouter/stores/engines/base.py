@@ -38,8 +38,8 @@ class WindowState(NamedTuple):
 class AccountState(NamedTuple):
     """The state of an account: its generation, its terms and the latest window of each of its budgets.
 
-    `restored` is the token of the `Restore` that opened it again after a loss, "" where there was none; `committed_usd`
-    is the amount that kept conversations commit.
+    `restored` is the token of its `Open`, or of the `Restore` after a loss; `committed_usd` is the amount that kept
+    conversations commit.
     """
 
     generation: int

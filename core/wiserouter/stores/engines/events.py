@@ -89,8 +89,8 @@ class Open(NamedTuple):
     generation : int
         That of the account to replace, 0 for none; the new account has the next number. Where an account of another
         generation is open, nothing changes.
-    terms : str
-        Opaque text, returned as `AccountState.terms`.
+    terms, token : str
+        Opaque texts, returned as `AccountState.terms` and `AccountState.restored`; the token names this opening.
     windows : tuple of WindowOpening
         The first window of each budget, the innermost first.
     """
@@ -99,6 +99,7 @@ class Open(NamedTuple):
     generation: int
     terms: str
     windows: tuple[WindowOpening, ...]
+    token: str = ""
 
 
 class Restore(NamedTuple):
@@ -107,7 +108,7 @@ class Restore(NamedTuple):
     Several workers may restore one account, each from its own view. The first one opens it; one with a later view then
     replaces the earlier: the counters change by the difference of the two views, so that what was counted meanwhile is
     kept. A view that is not later, or of another generation, changes nothing. Where the account alone was lost, it is
-    opened on its windows, which have counted everything.
+    opened on its windows, which have counted everything; where it was opened by `former`, the view is added to it.
 
     Attributes
     ----------
@@ -118,14 +119,12 @@ class Restore(NamedTuple):
         The name that this worker gives to the loss; reported as `AccountState.restored` if it opens the account.
     as_of_s : float, seconds since 1970
         The engine's time of the view.
-    lease : str
-        The lease that stands for the calls in flight and the leases of the view.
-    held_usd : float, USD
-        Its amount.
-    ttl_s : float, seconds
-        Its time to live.
+    lease, held_usd, ttl_s
+        The lease that stands for the calls in flight and the leases of the view, its amount and its time to live.
     closed_s : float, seconds
         Time in which hard limits of the account admit nothing but calls on a lease: later views may still come.
+    former : str
+        `AccountState.restored` where a worker that did not know the account has opened it, else "".
     """
 
     scope: str
@@ -138,6 +137,7 @@ class Restore(NamedTuple):
     held_usd: float
     ttl_s: float
     closed_s: float
+    former: str = ""
 
 
 class Amend(NamedTuple):

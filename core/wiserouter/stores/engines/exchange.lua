@@ -2,8 +2,8 @@
 -- is the request in JSON. Everything is read and computed before anything is written, so that data that cannot be read
 -- leaves the state unchanged. Numbers are stored and returned with 17 digits, so that doubles are exact.
 --
---   :account:SCOPE   generation, terms, windows (the latest of each budget); where it was restored after a loss: restored
---                    (the token), and the latest view that it was restored from: restored_s, restored_usd, restored_view;
+--   :account:SCOPE   generation, terms, windows (the latest of each budget), restored (the token by which it was opened or
+--                    restored); the latest view that it was restored from: restored_s, restored_usd, restored_view;
 --                    where runs commit an amount: committed_usd, committing (how many)
 --   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many),
 --                    closed_until_s (where it was restored); for the cap of a run: cap (its key), ttl_s, until_s
@@ -581,7 +581,8 @@ function apply.Open(event)
     begin(opened)
     ids[level] = opened.id
   end
-  put(account, {generation = event.generation + 1, terms = event.terms, windows = cjson.encode(ids)})
+  local restored = event.token or ''
+  put(account, {generation = event.generation + 1, terms = event.terms, windows = cjson.encode(ids), restored = restored})
   open_scopes()[event.scope] = true
   later('SADD', SCOPES, event.scope)
   return text(account.is.generation)
@@ -632,6 +633,8 @@ function apply.Restore(event)
     put(account, {restored = event.token})
     if is_kept then return text(event.generation) end  -- its windows have counted everything
     put(account, {windows = '[]'})
+  elseif event.former ~= '' and account.is.restored == event.former then
+    put(account, {restored = event.token})
   else
     local generation = number(account.is.generation, account.key .. ' generation')
     local as_of_s = number(account.is.restored_s or math.huge, account.key .. ' restored_s')

@@ -51,11 +51,11 @@ class AccountTables(WindowTables):
             self._begin(window)
         windows = json.dumps([window.id for window in event.windows])
         generation = event.generation + 1
-        self._do(OPEN_ACCOUNT, event.scope, generation, event.terms, windows)
+        self._do(OPEN_ACCOUNT, event.scope, generation, event.terms, windows, event.token)
         return generation
 
     def _restore(self, event: Restore) -> int:
-        row = self._one("SELECT generation, windows FROM accounts WHERE scope = ?", event.scope)
+        row = self._one("SELECT generation, windows, restored FROM accounts WHERE scope = ?", event.scope)
         earlier: dict[str, Any] = {"held_usd": 0.0, "windows": {}}
         if row is None:
             is_kept = all(self._one("SELECT 1 FROM windows WHERE id = ?", window.id) for window in event.windows)
@@ -64,6 +64,8 @@ class AccountTables(WindowTables):
             self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
             if is_kept:  # its windows have counted everything
                 return event.generation
+        elif event.former and text_of(row[2]) == event.former:
+            self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
         else:
             view = self._one("SELECT as_of_s, view FROM restored WHERE scope = ?", event.scope)
             if row[0] != event.generation or view is None or view[0] >= event.as_of_s:

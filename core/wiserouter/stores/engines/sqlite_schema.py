@@ -87,8 +87,8 @@ _UNTIL = "until_s = iif(in_flight + :in_flight = 0, :now_s + ttl_s, NULL)"  # of
 ADD_COUNTS = f"UPDATE windows SET {_CHANGES}, {_UNTIL} WHERE id = :window"  # noqa: S608
 READ_ACCOUNT = "SELECT generation, terms, windows, restored, committed_usd FROM accounts WHERE scope = ?"
 OPEN_ACCOUNT = """
-INSERT INTO accounts (scope, generation, terms, windows) VALUES (?, ?, ?, ?) ON CONFLICT (scope) DO UPDATE
-SET generation = excluded.generation, terms = excluded.terms, windows = excluded.windows, restored = ''
+INSERT INTO accounts (scope, generation, terms, windows, restored) VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope) DO UPDATE
+SET generation = excluded.generation, terms = excluded.terms, windows = excluded.windows, restored = excluded.restored
 """
 _OPENED = f"id, amount_usd, hard, rollover, carried_usd, {', '.join(COUNTERS)}"
 BEGIN_WINDOW = f"INSERT OR IGNORE INTO windows ({_OPENED}, skipped) VALUES (?, ?, ?, ?, ?{', ?' * len(COUNTERS)}, 0)"  # noqa: S608

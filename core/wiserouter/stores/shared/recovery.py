@@ -1,7 +1,8 @@
 """Recovery from an engine that has lost its data: every worker restores what it knows.
 
-The worker that notices the loss first opens the accounts again as it last saw them. The others notice that an account
-was restored, and add what they know beyond that. Each worker reserves its own calls in flight again. What was seen and
+The worker that notices the loss first opens the accounts again as it last saw them, or adds what it saw to those that
+a worker which did not know them has opened meanwhile. The others notice that an account was restored, and add what they
+know beyond that. Each worker reserves its own calls in flight again. What was seen and
 no worker can name, such as the calls of a killed one, stays set apart on a lease, and is presumed when none claims it
 in time. What a killed worker began after the last reply to all others is not known to any of them.
 """
@@ -13,7 +14,8 @@ from collections.abc import Iterable, Mapping
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.stores.base import Record
-from wiserouter.stores.engines.events import Reserve, Restore, Settle
+from wiserouter.stores.engines.base import AccountState
+from wiserouter.stores.engines.events import Lease, Reserve, Restore, Settle, Spend
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.replica import LocalReplica, effect_of
@@ -43,14 +45,66 @@ def replay_lost(record: Record, windows: tuple[str, ...], settling: PendingEvent
     return [_reserve_again(record, windows, applied=applied), settle]
 
 
-def restore_accounts(replica: LocalReplica, token: str, ttl_s: float, closed_s: float) -> list[PendingEvent]:
-    """Return the events that open all accounts again as they were last seen.
+def name_of_opening(at_s: float, loss: str = "") -> str:
+    """Return the name of the opening of an account, or of its restoration after a loss: the earliest opening holds."""
+    return f"{at_s!r}|{loss}"
+
+
+def opened_at_s(state: AccountState) -> float:
+    """Return the time of the opening of an account, 0 where an earlier version has opened it."""
+    at, separator, _ = state.restored.partition("|")
+    return float(at) if separator else 0.0
+
+
+def is_opened_again(known: AccountState, present: AccountState | None) -> bool:
+    """Return True if an account was lost, also where a worker that did not know it has opened it since."""
+    if present is None:
+        return True
+    return present.generation <= known.generation and opened_at_s(present) > opened_at_s(known)
+
+
+def is_restored(known: AccountState, present: AccountState, loss: str) -> bool:
+    """Return True if another worker has restored an account since it was last read, and not after a given loss."""
+    same = present.generation <= known.generation and opened_at_s(present) == opened_at_s(known)
+    return same and present.restored != known.restored and not present.restored.endswith(loss)
+
+
+def window_names(replica: LocalReplica, present: Mapping[str, AccountState]) -> dict[str, str]:
+    """Return the present windows in place of those that were last seen, by name, where the account has others now."""
+    pairs = [
+        (seen, now.id)
+        for scope, state in present.items()
+        if scope in replica.views
+        for seen, now in zip(replica.views[scope].windows, state.windows, strict=False)
+    ]
+    return {seen: now for seen, now in pairs if seen != now}
+
+
+def renamed(windows: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return windows by their present names."""
+    return tuple([names.get(window, window) for window in windows])
+
+
+def rename(pending: PendingEvent, names: Mapping[str, str]) -> None:
+    """Let an event count in the present windows."""
+    pending.windows = renamed(pending.windows, names)
+    event = pending.event
+    if isinstance(event, Reserve | Spend | Lease):
+        pending.event = event._replace(windows=renamed(event.windows, names))
+
+
+def restore_accounts(
+    replica: LocalReplica, present: Mapping[str, AccountState], loss: str, ttl_s: float, closed_s: float
+) -> list[PendingEvent]:
+    """Return the events that open accounts again as they were last seen, or add them to those opened meanwhile.
 
     Parameters
     ----------
     replica : LocalReplica
         The accounts.
-    token : str
+    present : mapping of str to AccountState
+        Those that the engine has now, as far as they were read.
+    loss : str
         The name of the loss.
     ttl_s : float, seconds
         Time after which calls in flight that no worker has claimed are presumed.
@@ -58,10 +112,16 @@ def restore_accounts(replica: LocalReplica, token: str, ttl_s: float, closed_s: 
         Time in which hard limits stay closed, so that the other workers can restore as well.
     """
     events = []
-    for scope in replica.views:
-        seen = replica.remembered(scope)
+    names = window_names(replica, present)
+    for scope, view in replica.views.items():
+        seen, now = replica.remembered(scope), present.get(scope)
+        windows = tuple([window._replace(id=names.get(window.id, window.id)) for window in seen.windows])
+        token = name_of_opening(opened_at_s(view.state), loss)
         lost = lost_lease(scope), seen.held_usd, ttl_s, closed_s
-        restore = Restore(scope, seen.generation, seen.terms, seen.windows, token, seen.as_of_s, *lost)
+        generation, former = seen.generation, ""
+        if now is not None:
+            generation, former = now.generation, now.restored if is_opened_again(view.state, now) else ""
+        restore = Restore(scope, generation, seen.terms, windows, token, seen.as_of_s, *lost, former)
         events.append(PendingEvent(restore, scope, applied=True))
     return events
 

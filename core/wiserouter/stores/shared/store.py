@@ -43,6 +43,7 @@ from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.order_sync import OrderSync
+from wiserouter.stores.shared.recovery import name_of_opening
 from wiserouter.stores.shared.replica import AccountView, first_windows
 from wiserouter.stores.shared.worker import Worker
 from wiserouter.validation import check_amount
@@ -362,6 +363,6 @@ class SharedStore:
             raise self._worker.restoring("no other budget is opened")
         generation = 0 if running is None else running.generation
         windows = first_windows(scope, generation + 1, budget, self.now())
-        event = Open(scope, generation, text_of_terms(budget, parent), windows)
+        event = Open(scope, generation, text_of_terms(budget, parent), windows, name_of_opening(self.now()))
         opened, view = self._worker.client.request(PendingEvent(event, scope)), self._running(scope)
         return opened == generation + 1 and view is not None and view.state.terms == event.terms

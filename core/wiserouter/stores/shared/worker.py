@@ -6,7 +6,7 @@ import logging
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import RLock
@@ -14,7 +14,7 @@ from threading import RLock
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Record
-from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
+from wiserouter.stores.engines.base import AccountState, Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
 from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import fresh_id
@@ -24,11 +24,16 @@ from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEven
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.recovery import (
     KeptDecision,
+    is_opened_again,
+    is_restored,
     lost_lease,
+    rename,
+    renamed,
     repair_unknown,
     reserve_again,
     restore_accounts,
     return_unused,
+    window_names,
 )
 from wiserouter.stores.shared.replica import IDLE_S, AccountChain, Effect, LocalReplica
 from wiserouter.stores.shared.spool import Spool
@@ -109,7 +114,7 @@ class Worker:
         self._clock, self._max_decisions = clock, max_decisions
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
-        self._noted_s, self._asked_peers, self._loss = float("-inf"), weakref.WeakSet[Peer](), ""
+        self._noted_s, self._asked_peers, self._loss = float("-inf"), weakref.WeakSet[Peer](), fresh_id()
         self._read, self._read_caps, self._hard_scopes = list[str](), list[str](), set[str]()
         self._renewing, self._returning = dict[str, Lease](), dict[str, Lease]()
         self.restored_by_s, self._closed_s = float("-inf"), min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
@@ -283,13 +288,15 @@ class Worker:
         self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
     ) -> list[PendingEvent] | None:
         """Take over accounts, leases and the sums of peers."""
-        lost = [scope for scope in self._read if scope in self.replica.views and scope not in reply.accounts]
+        views, accounts = self.replica.views, reply.accounts
+        known = {scope: views[scope].state for scope in self._read if scope in views}
+        lost = [scope for scope, state in known.items() if is_opened_again(state, accounts.get(scope))]
         if lost:
             logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
-            return [*self._recovery_events(sent), *sent]
-        if self._was_restored(reply):
+            return [*self._recovery_events(sent, accounts), *sent]
+        if any(is_restored(state, accounts[scope], self._loss) for scope, state in known.items()):
             logger.warning("%s lost its data, and another worker has restored it", self.name)
-            self.client.waiting.extend(self._recovery_events(()))
+            self.client.waiting.extend(self._recovery_events((), accounts))
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
@@ -368,26 +375,20 @@ class Worker:
                     leases[scope] = lease
         return leases
 
-    def _was_restored(self, reply: Reply) -> bool:
-        """Return True if another worker has restored an account since it was last read."""
-        for scope, state in reply.accounts.items():
-            view = self.replica.views.get(scope)
-            known = None if view is None or view.generation != state.generation else view.state.restored
-            if known is not None and state.restored not in (known, self._loss):
-                return True
-        return False
-
-    def _recovery_events(self, sent: Sequence[PendingEvent]) -> list[PendingEvent]:
+    def _recovery_events(self, sent: Sequence[PendingEvent], present: Mapping[str, AccountState]) -> list[PendingEvent]:
         """Return the events that restore what this worker knows; its leases are not used any more."""
         self._loss, self.restored_by_s = fresh_id(), self.now() + self._closed_s
-        events = restore_accounts(self.replica, self._loss, self._reservation_ttl_s, self._closed_s)
-        on_their_way = [*sent, *self.client.waiting]
+        events = restore_accounts(self.replica, present, self._loss, self._reservation_ttl_s, self._closed_s)
+        names, on_their_way = window_names(self.replica, present), [*sent, *self.client.waiting]
+        for decision, (record, windows) in self.decisions.items() if names else ():
+            self.decisions[decision] = record, renamed(windows, names)
         for pending in on_their_way:
+            rename(pending, names)
             if isinstance(pending.event, Reserve) and pending.event.lease == self.leases.id(pending.scope):
                 pending.event = pending.event._replace(lease=lost_lease(pending.scope))
         events += reserve_again(self.decisions.values(), on_their_way)
         for scope, unused_usd in self.leases.give_up().items():
-            events += return_unused(scope, self.replica.chain(scope).windows, unused_usd)
+            events += return_unused(scope, renamed(self.replica.chain(scope).windows, names), unused_usd)
         return events
 
 
