@@ -542,6 +542,25 @@ def test_a_budget_that_another_worker_knows_is_not_opened_empty_after_a_loss(ope
     second.open("new", team, parent=parent)
 
 
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_call_that_its_worker_claims_after_a_loss_is_set_apart_in_no_budget(opened, tmp_path, limit):
+    budget, workers = Budget(10.0, 1_000, limit=limit), (opened(), opened())
+    for store in workers:
+        for scope, parent in (("s", None), ("team", "s"), ("user", "team")):
+            store.open(scope, budget, parent=parent)
+        store.reserve(record(store, "user", f"in flight {id(store)}", 1.0, 0.5))
+    for store in workers:
+        store.refresh()
+    erase(tmp_path / "budget.db")
+    for _ in range(2):
+        for store in workers:
+            store.refresh()
+    for store in workers:
+        ledgers = [store.ledger(scope).each[0] for scope in ("s", "team", "user")]
+        assert [(one.leased_usd, one.reserved_usd, one.in_flight) for one in ledgers] == [(0.0, 2.0, 2)] * 3
+        assert [one.decided for one in ledgers] == [2] * 3
+
+
 @pytest.mark.parametrize("every", [None, "1h"])
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_worker_that_starts_after_a_loss_grants_no_budget_again(opened, clock, tmp_path, every, restarts):

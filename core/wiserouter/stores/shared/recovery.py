@@ -126,11 +126,21 @@ def restore_accounts(
     return events
 
 
-def reserve_again(decisions: Iterable[KeptDecision], on_their_way: Iterable[PendingEvent]) -> list[PendingEvent]:
+def reserve_again(
+    replica: LocalReplica, decisions: Iterable[KeptDecision], on_their_way: Iterable[PendingEvent]
+) -> list[PendingEvent]:
     """Return the events that reserve the calls in flight again, unless their reservation is on its way."""
     sent = {pending.event.id for pending in on_their_way if isinstance(pending.event, Reserve)}
-    in_flight = [kept for kept in decisions if kept[0].state == "in flight"]
-    return [_reserve_again(*kept, applied=True) for kept in in_flight if kept[0].decision.id not in sent]
+    events = []
+    for record, windows in decisions:
+        decision = record.decision
+        if record.state == "in flight" and decision.id not in sent:
+            events.append(_reserve_again(record, windows, applied=True))
+            for outer in replica.scopes(decision.scope)[1:]:
+                if outer in replica.views:  # what is set apart there stands for this call, too
+                    within = windows[-len(replica.windows(outer)) :]
+                    events += return_unused(outer, within, decision.reserved_usd)
+    return events
 
 
 def return_unused(scope: str, windows: tuple[str, ...], unused_usd: float) -> list[PendingEvent]:

@@ -386,7 +386,7 @@ class Worker:
             rename(pending, names)
             if isinstance(pending.event, Reserve) and pending.event.lease == self.leases.id(pending.scope):
                 pending.event = pending.event._replace(lease=lost_lease(pending.scope))
-        events += reserve_again(self.decisions.values(), on_their_way)
+        events += reserve_again(self.replica, self.decisions.values(), on_their_way)
         for scope, unused_usd in self.leases.give_up().items():
             events += return_unused(scope, renamed(self.replica.chain(scope).windows, names), unused_usd)
         return events
