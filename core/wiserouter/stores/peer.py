@@ -30,6 +30,10 @@ class Peer(Protocol):
         """Take over the sums as they are after the events of `outgoing`."""
         ...
 
+    def begin_again(self) -> None:
+        """Expect sums that begin again at 0: the store has lost its data, and what was learned from it stays."""
+        return
+
     def hasten(self) -> None:
         """Leave nothing for later: the next exchange may be the last one."""
         return

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from support.store_worker import record
-from wiserouter import Budget, Contexts, open_store
+from wiserouter import Budget, Contexts, Model, Price, WiseRouter, open_store
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
@@ -540,6 +540,39 @@ def test_a_budget_that_another_worker_knows_is_not_opened_empty_after_a_loss(ope
         second.open("new", team, parent=parent)
     clock.advance(5.1)
     second.open("new", team, parent=parent)
+
+
+def refreshed(*routers):
+    for router in (*routers, *routers):
+        router._store.refresh()
+
+
+def test_what_workers_have_learned_outlives_a_loss_of_the_store(tmp_path):
+    url = f"sqlite:///{tmp_path / 'budget.db'}?refresh_s=1000"
+    routers = [WiseRouter([Model("small", Price(1e-6, 1e-6))], store=url, watch=None) for _ in range(2)]
+
+    def learn(n, router, reward):
+        for _ in range(n):
+            decision = router.decide(context=0, input_tokens=10)
+            router.charge(decision, 0.01)
+            router.reward(decision, reward)
+
+    for router in routers:
+        router.start(Budget(10.0, 1_000))
+    learn(4, routers[0], 0.25)
+    learn(2, routers[1], 0.5)
+    refreshed(*routers)
+    erase(tmp_path / "budget.db")
+    for n in (1, 2):  # with what was not sent yet, and with what is learned later
+        learn(1, routers[0], 0.75)
+        learn(1, routers[1], 0.75)
+        refreshed(*routers)
+        for router in routers:
+            router.status()
+            assert (router.estimates.labels[0, 0], router.estimates.calls[0, 0]) == (6 + 2 * n, 6 + 2 * n)
+            assert router.estimates.reward[0, 0] == pytest.approx(4 * 0.25 + 2 * 0.5 + 2 * n * 0.75)
+    for router in routers:
+        router.close()
 
 
 @pytest.mark.parametrize("limit", ["hard", "expected"])

@@ -89,6 +89,11 @@ class CallSync(Peer):
             if self._asks:
                 self._sums.incoming(reply)
 
+    def begin_again(self) -> None:
+        """Take the next sums as additions since a loss of the store's data."""
+        with self._lock:
+            self._sums.begin_again()
+
     def hasten(self) -> None:
         """Send what was learned with the next exchange, however short the time since the last one."""
         self._asked_s = float("-inf")

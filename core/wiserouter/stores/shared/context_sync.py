@@ -161,6 +161,12 @@ class ContextSync(Peer):
             self._offer(text)
         self._latest, self._read = reply.notes.get(self._root, ""), True
 
+    def begin_again(self) -> None:
+        """Take the next sums as additions since a loss of the store's data."""
+        for version in self._versions:
+            for sync in version.each():
+                sync.begin_again()
+
     @property
     def is_behind(self) -> bool:
         """Whether there are later contexts that can be taken over, or sums that were never read."""

@@ -40,6 +40,7 @@ class DailySums:
         self._identity, self._sequence = WorkerIdentity(), 0
         self._totals: dict[str, dict[str, float]] = {}
         self._remote: dict[str, dict[str, float]] = {}
+        self._maybe_lost: set[str] = set()
         self._started = False
         self._now_s = 0.0
 
@@ -72,6 +73,10 @@ class DailySums:
         wanted = [self._of_day(now_s - day * DAY_S) for day in range(days)]
         return list(dict.fromkeys([*wanted, *(learn.sums for learn in self.sent)]))
 
+    def begin_again(self) -> None:
+        """Take the next sums as additions since a loss of the store's data, where they are less than before."""
+        self._maybe_lost = set(self._totals)
+
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after `sent`; those of other names are not these."""
         own: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -82,7 +87,7 @@ class DailySums:
         for name, totals in reply.sums.items():
             if name.rpartition("@")[0] != self.name:
                 continue
-            known = self._totals.setdefault(name, {})
+            known = self._known(name, totals)
             for cell, total in totals.items():
                 grown = total - known.get(cell, 0.0) - own[name, cell]
                 if abs(grown) > ROUNDING * abs(total):
@@ -90,6 +95,14 @@ class DailySums:
                     remote[cell] = remote.get(cell, 0.0) + grown
             self._totals[name] = dict(totals)
         self._started = True
+
+    def _known(self, name: str, totals: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the sums of a name as they were read last; none where they have begun again since."""
+        known, shrunk = self._totals.get(name, {}), False
+        if name in self._maybe_lost:
+            self._maybe_lost.discard(name)
+            shrunk = any(totals.get(cell, 0.0) < total - ROUNDING * abs(total) for cell, total in known.items())
+        return {} if shrunk else known
 
     def take_remote(self, models: Collection[str]) -> list[tuple[float, dict[str, float]]]:
         """Take out what other workers have added to cells of these models, with its age in seconds, the oldest first.

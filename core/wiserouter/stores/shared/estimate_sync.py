@@ -152,6 +152,11 @@ class EstimateSync(Peer):
         with self._lock:
             self._sums.incoming(reply)
 
+    def begin_again(self) -> None:
+        """Take the next sums as additions since a loss of the store's data."""
+        with self._lock:
+            self._sums.begin_again()
+
     @property
     def has_unsent(self) -> bool:
         """Whether additions of this worker have not been confirmed."""

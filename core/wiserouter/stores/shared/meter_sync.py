@@ -90,3 +90,8 @@ class MeterSync(Peer):
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:
             self._sums.incoming(reply)
+
+    def begin_again(self) -> None:
+        """Take the next sums as additions since a loss of the store's data."""
+        with self._lock:
+            self._sums.begin_again()

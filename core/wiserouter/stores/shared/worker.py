@@ -288,15 +288,14 @@ class Worker:
         self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
     ) -> list[PendingEvent] | None:
         """Take over accounts, leases and the sums of peers."""
-        views, accounts = self.replica.views, reply.accounts
-        known = {scope: views[scope].state for scope in self._read if scope in views}
-        lost = [scope for scope, state in known.items() if is_opened_again(state, accounts.get(scope))]
+        known = {scope: self.replica.views[scope].state for scope in self._read if scope in self.replica.views}
+        lost = [scope for scope, state in known.items() if is_opened_again(state, reply.accounts.get(scope))]
         if lost:
             logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
-            return [*self._recovery_events(sent, accounts), *sent]
-        if any(is_restored(state, accounts[scope], self._loss) for scope, state in known.items()):
+            return [*self._recovery_events(sent, reply.accounts), *sent]
+        if any(is_restored(state, reply.accounts[scope], self._loss) for scope, state in known.items()):
             logger.warning("%s lost its data, and another worker has restored it", self.name)
-            self.client.waiting.extend(self._recovery_events((), accounts))
+            self.client.waiting.extend(self._recovery_events((), reply.accounts))
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
@@ -380,8 +379,7 @@ class Worker:
         self._loss, self.restored_by_s = fresh_id(), self.now() + self._closed_s
         events = restore_accounts(self.replica, present, self._loss, self._reservation_ttl_s, self._closed_s)
         names, on_their_way = window_names(self.replica, present), [*sent, *self.client.waiting]
-        for decision, (record, windows) in self.decisions.items() if names else ():
-            self.decisions[decision] = record, renamed(windows, names)
+        self.decisions.update({one: (record, renamed(ids, names)) for one, (record, ids) in self.decisions.items()})
         for pending in on_their_way:
             rename(pending, names)
             if isinstance(pending.event, Reserve) and pending.event.lease == self.leases.id(pending.scope):
@@ -389,6 +387,8 @@ class Worker:
         events += reserve_again(self.replica, self.decisions.values(), on_their_way)
         for scope, unused_usd in self.leases.give_up().items():
             events += return_unused(scope, renamed(self.replica.chain(scope).windows, names), unused_usd)
+        for peer in self.peers:
+            peer.begin_again()
         return events
 
 
