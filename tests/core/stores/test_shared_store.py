@@ -542,6 +542,29 @@ def test_a_budget_that_another_worker_knows_is_not_opened_empty_after_a_loss(ope
     second.open("new", team, parent=parent)
 
 
+def test_a_loss_that_is_noticed_in_one_scope_after_the_other_counts_nothing_twice(opened, clock, tmp_path):
+    budget, scopes = Budget(20.0, 1_000, limit="hard"), ("team", "user", "group")
+    first, second = opened(), opened()
+    both = [(store, scope) for store in (first, second) for scope in scopes]
+    for store, scope in both:
+        store.open("s", budget)
+        store.open(scope, budget, parent="s")
+        call(store, f"{id(store)} {scope}", 1.0, 0.375, scope=scope)
+    for store in (first, second):
+        store.refresh()
+    erase(tmp_path / "budget.db")
+    for store, scope in both:
+        clock.advance(0.01)
+        store._worker.refresh_account(scope)  # reads it and those that enclose it
+        store.spend(scope, 0.125, billed=True)
+    for store in (first, second, first):
+        store.refresh()
+    for store in (first, second):
+        spent_usd = [store.ledger(scope).each[0].spent_usd for scope in (*scopes, "s")]
+        assert spent_usd == [1.0, 1.0, 1.0, 3.0]
+        assert store.ledger("s").leased_usd == 0.0
+
+
 def refreshed(*routers):
     for router in (*routers, *routers):
         router._store.refresh()

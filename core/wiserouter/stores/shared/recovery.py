@@ -10,7 +10,7 @@ in time. What a killed worker began after the last reply to all others is not kn
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.stores.base import Record
@@ -65,8 +65,19 @@ def is_opened_again(known: AccountState, present: AccountState | None) -> bool:
 
 def is_restored(known: AccountState, present: AccountState, loss: str) -> bool:
     """Return True if another worker has restored an account since it was last read, and not after a given loss."""
+    if present.restored.endswith(loss) or known.restored.endswith(loss):  # this worker has restored it, too
+        return False
     same = present.generation <= known.generation and opened_at_s(present) == opened_at_s(known)
-    return same and present.restored != known.restored and not present.restored.endswith(loss)
+    return same and present.restored != known.restored
+
+
+def noticed(
+    replica: LocalReplica, read: Iterable[str], present: Mapping[str, AccountState], loss: str
+) -> tuple[list[str], list[str]]:
+    """Return the scopes of known accounts that were lost, and those that others have restored, where none was lost."""
+    known = {scope: replica.views[scope].state for scope in read if scope in replica.views}
+    lost = [scope for scope, state in known.items() if is_opened_again(state, present.get(scope))]
+    return lost, [one for one, state in known.items() if not lost and is_restored(state, present[one], loss)]
 
 
 def window_names(replica: LocalReplica, present: Mapping[str, AccountState]) -> dict[str, str]:
@@ -94,14 +105,21 @@ def rename(pending: PendingEvent, names: Mapping[str, str]) -> None:
 
 
 def restore_accounts(
-    replica: LocalReplica, present: Mapping[str, AccountState], loss: str, ttl_s: float, closed_s: float
+    replica: LocalReplica,
+    scopes: Collection[str],
+    present: Mapping[str, AccountState],
+    loss: str,
+    ttl_s: float,
+    closed_s: float,
 ) -> list[PendingEvent]:
     """Return the events that open accounts again as they were last seen, or add them to those opened meanwhile.
 
     Parameters
     ----------
     replica : LocalReplica
-        The accounts.
+        The accounts; those that are restored are known to be so.
+    scopes : collection of str
+        Those to restore.
     present : mapping of str to AccountState
         Those that the engine has now, as far as they were read.
     loss : str
@@ -113,8 +131,8 @@ def restore_accounts(
     """
     events = []
     names = window_names(replica, present)
-    for scope, view in replica.views.items():
-        seen, now = replica.remembered(scope), present.get(scope)
+    for scope in scopes:
+        view, seen, now = replica.views[scope], replica.remembered(scope), present.get(scope)
         windows = tuple([window._replace(id=names.get(window.id, window.id)) for window in seen.windows])
         token = name_of_opening(opened_at_s(view.state), loss)
         lost = lost_lease(scope), seen.held_usd, ttl_s, closed_s
@@ -123,18 +141,22 @@ def restore_accounts(
             generation, former = now.generation, now.restored if is_opened_again(view.state, now) else ""
         restore = Restore(scope, generation, seen.terms, windows, token, seen.as_of_s, *lost, former)
         events.append(PendingEvent(restore, scope, applied=True))
+        view.state = view.state._replace(restored=token)
     return events
 
 
 def reserve_again(
-    replica: LocalReplica, decisions: Iterable[KeptDecision], on_their_way: Iterable[PendingEvent]
+    replica: LocalReplica,
+    scopes: Collection[str],
+    decisions: Iterable[KeptDecision],
+    on_their_way: Iterable[PendingEvent],
 ) -> list[PendingEvent]:
-    """Return the events that reserve the calls in flight again, unless their reservation is on its way."""
+    """Return the events that reserve the calls in flight of scopes again, unless their reservation is on its way."""
     sent = {pending.event.id for pending in on_their_way if isinstance(pending.event, Reserve)}
     events = []
     for record, windows in decisions:
         decision = record.decision
-        if record.state == "in flight" and decision.id not in sent:
+        if record.state == "in flight" and decision.scope in scopes and decision.id not in sent:
             events.append(_reserve_again(record, windows, applied=True))
             for outer in replica.scopes(decision.scope)[1:]:
                 if outer in replica.views:  # what is set apart there stands for this call, too

@@ -6,7 +6,7 @@ import logging
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import RLock
@@ -14,7 +14,7 @@ from threading import RLock
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Record
-from wiserouter.stores.engines.base import AccountState, Engine, ReadRequest, Reply
+from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
 from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import fresh_id
@@ -24,9 +24,8 @@ from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEven
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.recovery import (
     KeptDecision,
-    is_opened_again,
-    is_restored,
     lost_lease,
+    noticed,
     rename,
     renamed,
     repair_unknown,
@@ -288,14 +287,13 @@ class Worker:
         self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
     ) -> list[PendingEvent] | None:
         """Take over accounts, leases and the sums of peers."""
-        known = {scope: self.replica.views[scope].state for scope in self._read if scope in self.replica.views}
-        lost = [scope for scope, state in known.items() if is_opened_again(state, reply.accounts.get(scope))]
+        lost, restored = noticed(self.replica, self._read, reply.accounts, self._loss)
         if lost:
             logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
-            return [*self._recovery_events(sent, reply.accounts), *sent]
-        if any(is_restored(state, reply.accounts[scope], self._loss) for scope, state in known.items()):
+            return [*self._recovery_events(sent, reply, lost), *sent]
+        if restored:
             logger.warning("%s lost its data, and another worker has restored it", self.name)
-            self.client.waiting.extend(self._recovery_events((), reply.accounts))
+            self.client.waiting.extend(self._recovery_events((), reply, restored))
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
@@ -374,17 +372,19 @@ class Worker:
                     leases[scope] = lease
         return leases
 
-    def _recovery_events(self, sent: Sequence[PendingEvent], present: Mapping[str, AccountState]) -> list[PendingEvent]:
+    def _recovery_events(self, sent: Sequence[PendingEvent], reply: Reply, found: list[str]) -> list[PendingEvent]:
         """Return the events that restore what this worker knows; its leases are not used any more."""
-        self._loss, self.restored_by_s = fresh_id(), self.now() + self._closed_s
-        events = restore_accounts(self.replica, present, self._loss, self._reservation_ttl_s, self._closed_s)
+        goes_on = self.now() < self.restored_by_s  # others were read since, or restored from the same view before
+        present, scopes = reply.accounts, {*found, *(() if goes_on else self.replica.views.keys() - set(self._read))}
+        self._loss, self.restored_by_s = self._loss if goes_on else fresh_id(), self.now() + self._closed_s
+        events = restore_accounts(self.replica, scopes, present, self._loss, self._reservation_ttl_s, self._closed_s)
         names, on_their_way = window_names(self.replica, present), [*sent, *self.client.waiting]
         self.decisions.update({one: (record, renamed(ids, names)) for one, (record, ids) in self.decisions.items()})
         for pending in on_their_way:
             rename(pending, names)
             if isinstance(pending.event, Reserve) and pending.event.lease == self.leases.id(pending.scope):
                 pending.event = pending.event._replace(lease=lost_lease(pending.scope))
-        events += reserve_again(self.replica, self.decisions.values(), on_their_way)
+        events += reserve_again(self.replica, scopes, self.decisions.values(), on_their_way)
         for scope, unused_usd in self.leases.give_up().items():
             events += return_unused(scope, renamed(self.replica.chain(scope).windows, names), unused_usd)
         for peer in self.peers:
