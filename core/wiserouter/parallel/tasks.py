@@ -11,8 +11,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
-from multiprocessing import current_process
+from multiprocessing import current_process, resource_tracker
 from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
@@ -119,12 +120,30 @@ def _run(function: Callable[[T], R], left: dict[int, T], n_jobs: int | None, n_w
     import joblib
     from joblib.parallel import get_active_backend
 
-    streams = get_active_backend()[0].supports_return_generator
+    backend = get_active_backend()[0]
+    streams = backend.supports_return_generator
+    held = _interrupts_held if streams and not getattr(backend, "supports_sharedmem", False) else nullcontext
     with joblib.Parallel(n_jobs, batch_size=1, return_as="generator_unordered" if streams else "list") as parallel:
         waiting, every = list(left.items()), len(left) if streams else _ROUND * n_workers
         for start in range(0, len(waiting), every):
             some = waiting[start : start + every]
-            yield from parallel(joblib.delayed(_placed)(function, place, task) for place, task in some)
+            with held():
+                results = parallel(joblib.delayed(_placed)(function, place, task) for place, task in some)
+            yield from results
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold a Ctrl-C back for a moment: the processes that begin in it hold it back for good, also while they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # where it has to be started, Python 3.11 lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _placed(function: Callable[[T], R], place: int, task: T) -> tuple[int, R]:

@@ -152,13 +152,36 @@ def test_workers_end_with_a_program_that_is_killed(tmp_path, number):
     assert process.returncode == -number
 
 
+SLOW_START = """
+import os, sys, time
+
+if any("loky" in word for word in sys.orig_argv) and "--process-name" in sys.orig_argv:
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(2.0)  # as long imports take
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="has no such signals")
+def test_an_interrupt_while_workers_start_shows_none_of_their_tracebacks(tmp_path):
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    (tmp_path / "sitecustomize.py").write_text(SLOW_START)
+    program, own = [sys.executable, str(tmp_path / "sleeps.py")], {**os.environ, "PYTHONPATH": str(tmp_path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(program, env=own, **pipes) as process:
+        workers = {int(process.stdout.readline()) for _ in range(2)}
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.pid not in workers
+    assert errors.count("Traceback") == 1, errors  # of the program itself, which does not catch it
+    assert "KeyboardInterrupt" in errors.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_an_interrupt_from_the_terminal_ends_all_workers_without_their_tracebacks(tmp_path):
     (tmp_path / "sleeps.py").write_text(SLEEPS)
     program = [sys.executable, str(tmp_path / "sleeps.py")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen(program, **pipes) as process:
-        # a worker that still starts is Python's alone, and prints its own traceback
         workers = [int(process.stdout.readline()) for _ in range(2)]
         began = time.monotonic()
         for worker in workers:  # they may meet it before the program does
