@@ -598,6 +598,19 @@ def test_what_workers_have_learned_outlives_a_loss_of_the_store(tmp_path):
         router.close()
 
 
+def away(store, step):
+    """Let the engine fail during a step."""
+    exchange, store._worker.client._engine.exchange = store._worker.client._engine.exchange, refusing
+    try:
+        step()
+    finally:
+        store._worker.client._engine.exchange = exchange
+
+
+def refusing(*_):
+    raise StoreUnavailable("it is away", store="store")
+
+
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 def test_a_call_that_its_worker_claims_after_a_loss_is_set_apart_in_no_budget(opened, tmp_path, limit):
     budget, workers = Budget(10.0, 1_000, limit=limit), (opened(), opened())
@@ -605,16 +618,19 @@ def test_a_call_that_its_worker_claims_after_a_loss_is_set_apart_in_no_budget(op
         for scope, parent in (("s", None), ("team", "s"), ("user", "team")):
             store.open(scope, budget, parent=parent)
         store.reserve(record(store, "user", f"in flight {id(store)}", 1.0, 0.5))
+        store.reserve(record(store, "user", f"settled {id(store)}", 2.0, 0.5))
     for store in workers:
         store.refresh()
     erase(tmp_path / "budget.db")
-    for _ in range(2):
+    for store in workers:
+        away(store, lambda store=store: store.settle(f"settled {id(store)}", 0.0))
+    for _ in range(3):
         for store in workers:
             store.refresh()
     for store in workers:
         ledgers = [store.ledger(scope).each[0] for scope in ("s", "team", "user")]
         assert [(one.leased_usd, one.reserved_usd, one.in_flight) for one in ledgers] == [(0.0, 2.0, 2)] * 3
-        assert [one.decided for one in ledgers] == [2] * 3
+        assert [(one.decided, one.charged) for one in ledgers] == [(4, 2)] * 3
 
 
 @pytest.mark.parametrize("every", [None, "1h"])

@@ -26,7 +26,9 @@ KeptDecision = tuple[Record, tuple[str, ...]]
 """A decision of this worker, and the windows that it counts in."""
 
 
-def repair_unknown(pending: PendingEvent, decisions: Mapping[str, KeptDecision], store: str) -> list[PendingEvent]:
+def repair_unknown(
+    replica: LocalReplica, pending: PendingEvent, decisions: Mapping[str, KeptDecision], store: str
+) -> list[PendingEvent]:
     """Return the events to send after one that no caller waits for and whose decision the engine does not know."""
     if not pending.applied or pending.result != "unknown" or pending.resent:
         return []
@@ -35,14 +37,16 @@ def repair_unknown(pending: PendingEvent, decisions: Mapping[str, KeptDecision],
     if kept is None:
         logger.warning("%s does not know the decision or window of a %s: dropped", store, type(event).__name__)
         return []
-    return replay_lost(*kept, pending)
+    return replay_lost(replica, *kept, pending)
 
 
-def replay_lost(record: Record, windows: tuple[str, ...], settling: PendingEvent) -> list[PendingEvent]:
+def replay_lost(
+    replica: LocalReplica, record: Record, windows: tuple[str, ...], settling: PendingEvent
+) -> list[PendingEvent]:
     """Return the events that reserve a decision again which the engine has lost, and then settle it."""
     scope, applied = record.decision.scope, settling.applied
     settle = PendingEvent(settling.event, scope, windows, settling.effect, applied=applied, resent=True)
-    return [_reserve_again(record, windows, applied=applied), settle]
+    return [*_taken_from_outer(replica, record, windows), _reserve_again(record, windows, applied=applied), settle]
 
 
 def name_of_opening(at_s: float, loss: str = "") -> str:
@@ -158,11 +162,18 @@ def reserve_again(
         decision = record.decision
         if record.state == "in flight" and decision.scope in scopes and decision.id not in sent:
             events.append(_reserve_again(record, windows, applied=True))
-            for outer in replica.scopes(decision.scope)[1:]:
-                if outer in replica.views:  # what is set apart there stands for this call, too
-                    within = windows[-len(replica.windows(outer)) :]
-                    events += return_unused(outer, within, decision.reserved_usd)
+            events += _taken_from_outer(replica, record, windows)
     return events
+
+
+def _taken_from_outer(replica: LocalReplica, record: Record, windows: tuple[str, ...]) -> list[PendingEvent]:
+    """Return the events by which what is set apart in enclosing accounts stands no longer for a call of this worker."""
+    outer = [scope for scope in replica.scopes(record.decision.scope)[1:] if scope in replica.views]
+    return [
+        event
+        for scope in outer
+        for event in return_unused(scope, windows[-len(replica.windows(scope)) :], record.decision.reserved_usd)
+    ]
 
 
 def return_unused(scope: str, windows: tuple[str, ...], unused_usd: float) -> list[PendingEvent]:

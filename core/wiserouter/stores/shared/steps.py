@@ -239,7 +239,7 @@ def _replay(worker: Worker, decision_id: str, pending: PendingEvent) -> None:
     kept = worker.decisions.get(decision_id)
     if kept is None:
         raise UnknownDecision(decision_id)
-    for again in replay_lost(*kept, pending):
+    for again in replay_lost(worker.replica, *kept, pending):
         worker.client.request(again)
 
 

@@ -295,7 +295,7 @@ class Worker:
             logger.warning("%s lost its data, and another worker has restored it", self.name)
             self.client.waiting.extend(self._recovery_events((), reply, restored))
         for pending in sent:
-            self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
+            self.client.waiting.extend(repair_unknown(self.replica, pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
         if self._read_caps:
             self.caps.take(self._read_caps, reply.caps, reply.now_s, self._unsent_in_cap)
