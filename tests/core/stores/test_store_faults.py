@@ -367,6 +367,23 @@ def _answers(store):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+def test_a_worker_that_starts_leaves_a_deleted_file_to_those_that_have_it_open(tmp_path, opened):
+    path = tmp_path / "budget.db"
+    store = opened(f"sqlite:///{path}?refresh_s=1000")
+    store.open("s", Budget(8.0, 100, limit="hard"))
+    store.spend("s", 1.0)
+    path.unlink()
+    with pytest.raises(StoreUnavailable, match=r"running workers write it again, without any delete the log") as early:
+        opened(f"sqlite:///{path}")
+    assert not early.value.lasts
+    with pytest.raises(StoreUnavailable, match="is written again"):
+        store.refresh()
+    store.refresh()
+    late = opened(f"sqlite:///{path}")
+    late.open("s", Budget(8.0, 100, limit="hard"))
+    assert (store.ledger("s").spent_usd, late.ledger("s").spent_usd) == (1.0, 1.0)
+
+
 def test_the_files_of_a_store_are_readable_by_their_owner_only(tmp_path):
     former = os.umask(0o022)
     try:

@@ -228,6 +228,9 @@ class SQLiteEngine:
     def _create_private(self) -> None:
         """Create a missing file with access for its owner only; SQLite gives its WAL and its index the same mode."""
         if self._create:
+            if not self.path.exists() and self.path.with_name(f"{self.path.name}-wal").exists():
+                why = "it was deleted, not its log (-wal): running workers write it again, without any delete the log"
+                raise StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
