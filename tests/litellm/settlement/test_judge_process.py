@@ -39,7 +39,7 @@ class JudgedProvider:
     """Answers rightly if the model fits the question; the referee says whether an answer is right, unless it is off."""
 
     def __init__(self):
-        self.mode, self.billed_usd, self.judged = "works", Counter(), 0
+        self.mode, self.billed_usd, self.judged, self.kept_waiting = "works", Counter(), 0, 0
         self.app = Starlette(routes=[Route("/v1/chat/completions", self.answer, methods=["POST"])])
 
     async def answer(self, request: Request) -> Response:
@@ -50,6 +50,7 @@ class JudgedProvider:
             if self.mode == "down":
                 return JSONResponse({"error": {"message": "out of order"}}, 500)
             if self.mode == "slow":
+                self.kept_waiting += 1
                 await asyncio.sleep(20.0)
             self.judged += 1
             content = "as you like" if self.mode == "nonsense" else "1" if "the right answer" in prompt else "0"
@@ -87,18 +88,17 @@ class Client:
     def __init__(self, base: str, key: str):
         self.http = httpx.Client(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=30)
 
-    def ask(self, i: int) -> tuple[str, str, float]:
-        """Return the model that is right about the i-th question, the one that answered, and the seconds it took."""
+    def ask(self, i: int) -> tuple[str, str]:
+        """Return the model that is right about the i-th question, and the one that answered."""
         right = [*QUESTIONS][i % 3]
         messages = [{"role": "user", "content": f"{QUESTIONS[right]} {i}"}]
-        began_s = time.perf_counter()
         response = self.http.post(
             "/v1/chat/completions", json={"model": "wise", "messages": messages, "max_tokens": 60}
         )
         assert response.status_code == 200, response.text
-        return right, response.headers["x-wiserouter-model"], time.perf_counter() - began_s
+        return right, response.headers["x-wiserouter-model"]
 
-    def ask_many(self, numbers) -> list[tuple[str, str, float]]:
+    def ask_many(self, numbers) -> list[tuple[str, str]]:
         with ThreadPoolExecutor(4) as pool:
             return list(pool.map(self.ask, numbers))
 
@@ -124,8 +124,7 @@ def test_a_judge_alone_teaches_which_model_is_right(tmp_path):
         answers = client.ask_many(range(REQUESTS))
         status = client.wait(lambda one: one["charged"] == REQUESTS and not one["judge"]["waiting"])
         judge, account = status["judge"], status["scopes"]["judge:referee"]
-        last = [(right, chosen) for right, chosen, _ in answers[-300:]]
-        of_kind = {kind: [chosen == kind for right, chosen in last if right == kind] for kind in QUESTIONS}
+        of_kind = {kind: [chosen == kind for right, chosen in answers[-300:] if right == kind] for kind in QUESTIONS}
         shares = {kind: sum(hits) / len(hits) for kind, hits in of_kind.items()}
         print(f"right in the last 300: {shares}; judge: {judge}; paid: {dict(provider.billed_usd)}")
         assert min(shares.values()) >= 0.85
@@ -143,7 +142,10 @@ def test_a_judge_alone_teaches_which_model_is_right(tmp_path):
         for mode, asked in (("nonsense", 60), ("down", 60), ("slow", 20)):
             provider.mode = mode
             failed, offered = judge["failed"], judge["offered"]
-            assert max(seconds for *_, seconds in client.ask_many(range(asked))) < 10.0
+            client.ask_many(range(asked))
+            if mode == "slow":  # a request that waited for its judge would be answered after the judge has given up
+                assert client.status()["judge"]["failed"] == failed
+                client.wait(lambda _: provider.kept_waiting > 0)
             status = client.wait(lambda one, most=offered + asked: one["judge"]["offered"] == most)
             status = client.wait(lambda one: not one["judge"]["waiting"])
             judge = status["judge"]
