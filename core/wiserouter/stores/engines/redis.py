@@ -199,8 +199,10 @@ _REMEDIES = {
     "max number of clients": "it has no connection left: raise its maxclients",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
 }
-_LASTING = {"MovedError", "Cluster mode is not enabled", "permission", "user executing the script"}
 """What to do, by a word of the server's answer or of its class in redis-py."""
+
+_LASTING = {"MovedError", "Cluster mode is not enabled", "permission", "user executing the script"}
+"""Those of these words after which waiting cannot help."""
 
 
 def without_password(url: str) -> str:
