@@ -69,6 +69,18 @@ def test_a_server_that_may_evict_keys_is_named_once(make, caplog, memory, policy
     assert [remedy in one for one in said] == [True] * warns
 
 
+@pytest.mark.parametrize(
+    ("appendonly", "save", "warns"), [("no", "3600 1", True), ("yes", "3600 1", False), ("no", "", False)]
+)
+def test_a_server_that_restarts_from_a_snapshot_is_named_once(make, caplog, appendonly, save, warns):
+    with serving("--appendonly", appendonly) as server:
+        server.ask("CONFIG", "SET", "save", save)
+        engine = make(server.url)
+        for _ in range(3):
+            engine.exchange([])
+    assert ["set appendonly yes" in one.message for one in caplog.records] == [True] * warns
+
+
 def test_a_user_without_the_command_that_names_the_policy_is_served(make, caplog):
     with serving("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as server:
         server.ask("ACL", "SETUSER", "me", "on", ">secret", "~*", "+@all", "-info")

@@ -74,8 +74,8 @@ class RedisEngine:
 
     Notes
     -----
-    A server that may evict keys (`maxmemory-policy` other than `noeviction`) loses the amounts spent: it is named in a
-    warning.
+    A server that may evict keys (`maxmemory-policy` other than `noeviction`) loses the amounts spent, and one that
+    restarts from snapshots (`save` without `appendonly`) those since the last one: it is named in a warning.
     """
 
     near = False
@@ -97,7 +97,7 @@ class RedisEngine:
         self._bounds = {**ttls_s, "max_conversations": max_conversations}
         self._connect = _connector(url, timeout_s)
         self._client: Redis | RedisCluster | None = None
-        self._asked_eviction = False
+        self._asked_losses = False
         self._lock = held_at_fork(Lock())
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
@@ -124,23 +124,21 @@ class RedisEngine:
                 reply: list[Any] = client.evalsha(_SHA, 1, self._base, body)
             except NoScriptError:  # the server is new or was restarted
                 reply = client.eval(_SCRIPT, 1, self._base, body)
-        if not self._asked_eviction:
-            self._asked_eviction = True
-            self._warn_of_eviction(client)
+        if not self._asked_losses:
+            self._asked_losses = True
+            self._warn_of_losses(client)
         return reply
 
-    def _warn_of_eviction(self, client: Any) -> None:
-        """Log that the server may delete keys when its memory is full; one that does not say is trusted."""
-        try:
-            memory = client.info("memory")
-            policy = str(memory.get("maxmemory_policy", "noeviction"))
-            evicts = int(memory.get("maxmemory", 0)) > 0 and policy != "noeviction"
-        except Exception as error:  # the exchange has been applied: whatever the server answers, it holds
-            logger.debug("%s does not say whether it may evict keys: %s", self.store, error)
-            return
-        if evicts:
-            what = "deletes keys when its memory is full, and loses the amounts spent"
-            logger.warning("%s %s: set maxmemory-policy noeviction, not %s", self.store, what, policy)
+    def _warn_of_losses(self, client: Any) -> None:
+        """Log how the server may lose the amounts spent; one that does not say is trusted."""
+        for loss_of in (_eviction, _old_snapshot):
+            try:
+                loss = loss_of(client)
+            except Exception as error:  # the exchange has been applied: whatever the server answers, it holds
+                logger.debug("%s does not say whether it may lose data: %s", self.store, error)
+                continue
+            if loss:
+                logger.warning("%s %s", self.store, loss)
 
     def _connected(self) -> Redis | RedisCluster:
         with self._lock:
@@ -182,6 +180,23 @@ class RedisEngine:
         word = next((word for word in _REMEDIES if word in f"{kind} {said}"), "")
         why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {_REMEDIES.get(word, answers)}"
         return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store, lasts=word in _LASTING)
+
+
+def _eviction(client: Any) -> str:
+    """Return that a server may delete keys when its memory is full, and what to do; "" where it does not."""
+    memory = client.info("memory")
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if int(memory.get("maxmemory", 0)) == 0 or policy == "noeviction":
+        return ""
+    what = "deletes keys when its memory is full, and loses the amounts spent"
+    return f"{what}: set maxmemory-policy noeviction, not {policy}"
+
+
+def _old_snapshot(client: Any) -> str:
+    """Return that a restart takes a server back to its last snapshot, and what to do; "" where it does not."""
+    if client.info("persistence").get("aof_enabled", 1) or not client.config_get("save").get("save"):
+        return ""
+    return "restarts from its last snapshot, and forgets what was spent since: set appendonly yes, or save to nothing"
 
 
 _OF_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@user_script: ?\d+: )*-?")
