@@ -42,7 +42,6 @@ from wiserouter_litellm.groups.translated_errors import translate_error
 from wiserouter_litellm.hooks.wise_callback import WiseCallback
 from wiserouter_litellm.operating.alerts import start_alerts
 from wiserouter_litellm.operating.metrics import watch_groups
-from wiserouter_litellm.requests.client_router import refuse_client_router
 from wiserouter_litellm.requests.several_models import refuse_several
 from wiserouter_litellm.requests.stream_usage import ask_for_usage
 from wiserouter_litellm.settings.boot_refusal import announce_refusal
@@ -77,10 +76,9 @@ class ProxyCallback(WiseCallback):
         ------
         litellm.BadRequestError
             If the call uses a group with a hard budget, and is not routed by its text; or if it asks several models at
-            once, or brings a router of its own, with a group of ours among them.
+            once, a group of ours among them.
         """
         refuse_several(self.groups, data.get("model"))
-        refuse_client_router(self.groups, data)
         name = str(getattr(call_type, "value", call_type))
         named = self.groups.get(str(data.get("model")))
         if named is not None and not named.observes and name in {"completion", "acompletion"}:

@@ -121,25 +121,39 @@ def test_a_stream_has_the_headers_and_its_true_cost(client, provider, surface):
 
 
 @pytest.mark.parametrize(
-    ("model", "own"),
+    ("model", "named", "settings", "status", "sent"),
     [
-        pytest.param("hard", {}, id="by-name"),
-        pytest.param("own", {"routing_groups": [{"group_name": "hard", "models": ["own"]}]}, id="routing-group"),
-        pytest.param("own", {"fallbacks": [{"own": ["hard"]}]}, id="fallback"),
+        pytest.param("hard", "hard", {}, 400, [], id="by-name"),
+        pytest.param("hard-large", "hard", {}, 400, [], id="by-id"),
+        pytest.param("own", "hard", {"fallbacks": [{"own": ["hard"]}]}, 500, ["large"], id="fallback"),
+        pytest.param("own", "*", {"fallbacks": [{"own": ["hard"]}]}, 500, ["large"], id="fallback-to-a-wildcard"),
     ],
 )
-def test_a_client_brings_no_router_with_a_model_of_a_groups_name(client, provider, monkeypatch, model, own):
+def test_no_call_goes_to_a_group_by_a_router_that_the_client_brings(
+    client, monkeypatch, model, named, settings, status, sent
+):
     from litellm.proxy.proxy_server import general_settings
 
     monkeypatch.setitem(general_settings, "allow_client_side_credentials", True)
-    before = router(client, "hard").pool
-    free = deployment("hard-large", "hard", input_cost_per_token=0.0, output_cost_per_token=0.0)
-    config = {"model_list": [free, {**free, "model_name": "own", "model_info": {"id": "own"}}], **own}
-    response = ask(client, model, key="sk-user-a", user_config=config)
-    assert response.status_code == 400
-    assert "user_config must have no model of this name" in response.json()["error"]["message"]
-    assert not asked(provider)
-    assert router(client, "hard").pool == before
+    before = router(client, "hard").status(), router(client, "hard").pool
+    free = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
+    own = [deployment("large", "own", info={"id": "own"}), deployment("free", named, info={"id": "hard-large"}, **free)]
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing("large"))
+        response = ask(client, model, key="sk-user-a", user_config={"model_list": own, "num_retries": 0, **settings})
+        assert asked(mock) == sent
+    assert response.status_code == status
+    assert "user_config must send no call to it" in response.json()["error"]["message"]
+    assert (router(client, "hard").status(), router(client, "hard").pool) == before
+
+
+def test_a_client_calls_other_models_by_a_router_of_its_own(client, provider, monkeypatch):
+    from litellm.proxy.proxy_server import general_settings
+
+    monkeypatch.setitem(general_settings, "allow_client_side_credentials", True)
+    config = {"model_list": [deployment("free", "*", info={"id": "own"})]}
+    assert ask(client, "own", key="sk-user-a", user_config=config).status_code == 200
+    assert asked(provider) == ["free"]
 
 
 def test_a_retry_is_answered_by_another_model_and_the_header_says_so(client):

@@ -33,6 +33,7 @@ from wiserouter_litellm.groups.shadow import acts_on, aobserved_selection, share
 from wiserouter_litellm.groups.signals import signs_of
 from wiserouter_litellm.groups.translated_errors import translate_error
 from wiserouter_litellm.hooks.pre_call_checks import aselect_from, filtered_by_later_checks
+from wiserouter_litellm.requests.client_router import refuse_client_router
 from wiserouter_litellm.requests.header_text import in_header
 from wiserouter_litellm.requests.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.requests.request import admitted_request
@@ -304,10 +305,11 @@ class WiseCallback(Recorder):
             If no budget pays for this caller.
         litellm.BadRequestError
             If a hard budget cannot bound the call: because of a parameter, or because the call has no text. If the
-            request asks several models at once.
+            request asks several models at once, or brings a router of its own.
         """
         if "proxy_server_request" in kwargs:
             refuse_as_one_of_several(group.name, kwargs, model)
+            refuse_client_router(group.name, kwargs)
         surface, given = call or ("", None)
         request = admitted_request(
             group.name, messages, kwargs, surface, given, hard=group.hard, reads_question=group.reads_question
