@@ -44,9 +44,14 @@ def question_text(messages: object, instructions: object = None) -> str:
 def answer_text(response: object) -> str:
     """Return the text of an answer, and the calls of tools in it."""
     choices, output = field_of(response, "choices"), field_of(response, "output")
-    messages = [field_of(choice, "message") for choice in choices] if isinstance(choices, list) else []
+    messages = list(map(_message_of, choices)) if isinstance(choices, list) else []
     messages = messages or (output if isinstance(output, list) else [response])
     return "\n".join(filter(None, map(_said, messages)))
+
+
+def _message_of(choice: object) -> object:
+    """Return the message of a choice; one of a text completion is a text alone."""
+    return field_of(choice, "message") or {"content": field_of(choice, "text")}
 
 
 def _role(one: object) -> str:

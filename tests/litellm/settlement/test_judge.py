@@ -27,6 +27,7 @@ JUDGE_USD = 20e-6 + 50 * 2e-6
 SURFACES = {
     "chat": lambda r: r.acompletion(model="wise", messages=HI),
     "stream": lambda r: read(r.acompletion(model="wise", messages=HI, stream=True)),
+    "text": lambda r: r.atext_completion(model="wise", prompt="hello there"),
     "responses": lambda r: r.aresponses(model="wise", input="hello there"),
     "messages": lambda r: r.aanthropic_messages(model="wise", messages=HI, max_tokens=40),
 }
