@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from math import isclose
-from threading import Thread
 from typing import Any, Protocol, TypeVar
 
 from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.judging.settings import JudgeSettings
+from wiserouter.judging.verdict import NoVerdict
 from wiserouter.validation import check_amount
 
 logger = logging.getLogger("wiserouter")
+
+MOST_GIVEN_UP = 32
+"""Threads of questions that were given up and have not ended, from which on no function is called in another one."""
+
+GIVEN_UP = "wiserouter-judgement-given-up"
+"""The name of such a thread."""
 
 Value = TypeVar("Value")
 
@@ -163,6 +170,7 @@ async def _called_in_own_thread(ask: Callable[..., Any], *args: Any, **kwargs: A
 
     Those of an executor are waited for: a judge that hangs would keep a program from its end.
     """
+    _check_given_up()
     future, context = Future[Any](), copy_context()
     future.set_running_or_notify_cancel()
 
@@ -172,8 +180,24 @@ async def _called_in_own_thread(ask: Callable[..., Any], *args: Any, **kwargs: A
         except BaseException as error:  # whatever it raises is raised where it is awaited
             future.set_exception(error)
 
-    Thread(target=call, name="wiserouter-judgement", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    thread = threading.Thread(target=call, name="wiserouter-judgement", daemon=True)
+    thread.start()
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        thread.name = GIVEN_UP
+        raise
+
+
+def _check_given_up() -> None:
+    """Refuse a question, at no cost, while too many that were given up have not ended."""
+    given_up = sum(thread.name == GIVEN_UP for thread in threading.enumerate())
+    if given_up >= MOST_GIVEN_UP:
+        raise NoVerdict(
+            f"a judge must end: {given_up} judgements that were given up have not; give its calls a timeout below "
+            "timeout_s",
+            cost_usd=0.0,
+        )
 
 
 def takes_names(ask: Callable[..., Any]) -> bool:

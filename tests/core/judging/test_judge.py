@@ -11,6 +11,7 @@ import pytest
 
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput
+from wiserouter.judging.paid_questions import GIVEN_UP, MOST_GIVEN_UP
 from wiserouter.judging.verdict import NoVerdict, Verdict
 from wiserouter.testing import FakeClock
 
@@ -202,6 +203,21 @@ def test_a_slow_judge_is_given_up():
 
     _, figures = judged(ask, 2, timeout_s=0.01, attempts=2)
     assert figures.failed == 2
+
+
+def test_a_judge_that_hangs_holds_a_bounded_number_of_threads_and_those_that_are_refused_cost_nothing():
+    never = threading.Event()
+    terms = {"timeout_s": 0.01, "attempts": 1, "concurrency": 1, "cost_usd": 0.001, "budget_usd": 1.0}
+    try:
+        _, figures = judged(lambda prompt, answer: never.wait(), MOST_GIVEN_UP + 10, **terms)
+        hanging = [thread for thread in threading.enumerate() if thread.name == GIVEN_UP]
+    finally:
+        never.set()
+    assert (len(hanging), figures.failed) == (MOST_GIVEN_UP, MOST_GIVEN_UP + 10)
+    assert figures.spent_usd == pytest.approx(MOST_GIVEN_UP * 0.001)
+    for thread in hanging:
+        thread.join(10.0)
+    assert judged(lambda prompt, answer: 1.0)[1].judged == 1
 
 
 HANGING = """
