@@ -177,6 +177,8 @@ async def _called_in_own_thread(ask: Callable[..., Any], *args: Any, **kwargs: A
     def call() -> None:
         try:
             future.set_result(context.run(ask, *args, **kwargs))
+        except StopIteration as error:  # which no future of an event loop takes
+            future.set_exception(RuntimeError(f"a judge raised {error!r}"))
         except BaseException as error:  # whatever it raises is raised where it is awaited
             future.set_exception(error)
 

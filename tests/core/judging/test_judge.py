@@ -316,7 +316,7 @@ def test_a_cost_of_a_failure_that_is_no_amount_is_not_believed(cost_usd):
     assert router.status("judge:default").spent_usd == pytest.approx(figures.spent_usd) == pytest.approx(0.04)
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, StopIteration])
 def test_a_judge_that_ends_itself_has_failed_and_is_asked_again(error):
     def ask(prompt, answer):
         if next(failures, None) is not None:  # one step, also where two threads ask
