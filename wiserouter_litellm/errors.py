@@ -49,7 +49,6 @@ END_RUN, RAISE_RUN = "end the run and begin another", "ask an administrator to r
 HELD_RETRY_S = 2
 """Time in seconds after which a client asks again where only calls in flight stand in the way."""
 
-
 NO_RETRY = {"x-should-retry": "false"}
 """Headers by which the clients of OpenAI and Anthropic do not send a request again where time changes nothing."""
 

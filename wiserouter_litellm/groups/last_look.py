@@ -20,11 +20,12 @@ from wiserouter import Decision
 from wiserouter.errors import BudgetError, StoreError
 from wiserouter.integration import CallRequest
 from wiserouter_litellm.deployments.registry import Candidate, DeploymentInfo
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, uncountable
+from wiserouter_litellm.errors import BudgetUncertain, uncountable
 from wiserouter_litellm.groups.attempts import OpenAttempt
 from wiserouter_litellm.groups.candidates import bounds_of, is_slow_to_read
 from wiserouter_litellm.groups.direct_calls import direct_call, messages_of
 from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.groups.translated_errors import refused
 from wiserouter_litellm.requests.parameters import ANSWERS, CHAT, MESSAGES, broken_default
 from wiserouter_litellm.requests.request import added_tokens, request_of
 
@@ -215,7 +216,7 @@ def decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mappin
     try:
         return group.decide_again(earlier, model, worst_usd)
     except BudgetError as error:
-        raise BudgetRefused(group.name, error, earlier.scope) from error
+        raise refused(group, error, earlier.scope) from error
     except StoreError as error:
         group.fault("store", "selection failed", error=error)
         raise BudgetUncertain(group.name) from error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wiserouter.errors import BudgetError, StoreError
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused
+from wiserouter_litellm.errors import NO_RETRY, BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused
 from wiserouter_litellm.groups.group import Group
 from wiserouter_litellm.requests.origin import metadata_of
 
@@ -25,7 +25,7 @@ def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: 
     """
     group.note_refusal(error)
     if isinstance(error, BudgetError):
-        raise BudgetRefused(group.name, error, group.scope_resolver.scope_of(metadata_of(kwargs))) from error
+        raise refused(group, error, group.scope_resolver.scope_of(metadata_of(kwargs))) from error
     is_refusal = isinstance(error, ScopeRefused | FallbackRefused)
     if is_refusal or type(error).__module__.startswith("litellm"):  # no model or budget takes it
         raise error
@@ -33,3 +33,14 @@ def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: 
     if group.hard:
         raise BudgetUncertain(group.name) from error
     return healthy
+
+
+def refused(group: Group, error: BudgetError, scope: str) -> BudgetRefused:
+    """Return LiteLLM's error for a refusal; where a fallback outside of the budget may answer, clients may send again.
+
+    They get this error where that fallback has failed, too, which may pass.
+    """
+    refusal = BudgetRefused(group.name, error, scope)
+    if group.fallback_policy == "outside":
+        refusal.headers = {name: value for name, value in (refusal.headers or {}).items() if name not in NO_RETRY}
+    return refusal

@@ -327,6 +327,16 @@ async def test_calls_outside_the_budget_are_counted(stub, settled, target):
     assert callback.groups["wise"].faults == {"outside_calls": 1}
 
 
+@pytest.mark.parametrize(("policy", "headers"), [("outside", {}), ("inside", {"x-should-retry": "false"})])
+async def test_a_client_may_send_again_where_a_fallback_outside_of_the_budget_has_failed(stub, policy, headers):
+    stub.behaviours = {"rescue": Behaviour(status=500)}
+    llm = serving(stub, fallbacks=[{"wise": ["other"]}], num_retries=0)
+    attach(llm, "wise", router=fitted(), budget=Budget(1e-9, 10, limit="hard"), fallback_policy=policy)
+    with pytest.raises(BudgetRefused) as refused:
+        await llm.acompletion(**CHAT)
+    assert refused.value.headers == headers
+
+
 async def test_outside_the_budget_another_of_our_groups_pays_for_itself(stub, settled):
     first = fitted()
     llm = serving(stub, fallbacks=[{"wise": ["other"]}])
