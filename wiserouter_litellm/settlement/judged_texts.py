@@ -29,6 +29,8 @@ def instructions_of(kwargs: Mapping[str, Any]) -> object:
 def question_text(messages: object, instructions: object = None) -> str:
     r"""Return the text of a request: its instructions and messages by role, or the text that it consists of.
 
+    Items without a text, such as hidden thoughts and the tokens of a prompt, are left out.
+
     Examples
     --------
     >>> question_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
@@ -38,7 +40,7 @@ def question_text(messages: object, instructions: object = None) -> str:
     if isinstance(messages, str):
         return "\n\n".join([*(f"system: {_said(one)}" for one in given), messages])
     parts = [*given, *(messages if isinstance(messages, list | tuple) else [])]
-    return "\n\n".join(f"{_role(one)}: {_said(one)}" for one in parts)
+    return "\n\n".join(f"{_role(one)}: {said}" for one in parts if (said := _said(one)))
 
 
 def answer_text(response: object) -> str:

@@ -190,6 +190,8 @@ def test_the_texts_of_odd_answers():
     assert answer_text({"content": [{"type": "text", "text": "hi"}, {"type": "image"}]}) == "hi\n[image]"
     assert answer_text(None) == answer_text({}) == question_text(None) == ""
     assert question_text("hi") == "hi"
+    assert question_text([1, 2, 3]) == ""
+    assert question_text([{"type": "reasoning", "summary": []}, {"role": "user", "content": "hi"}]) == "user: hi"
 
 
 LOOKED_UP = "system: Be brief.\n\nuser: the weather?\n\nassistant: I look.\ncalls look_up with %s\n\n%s: rain at noon"
