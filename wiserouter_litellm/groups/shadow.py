@@ -22,6 +22,7 @@ from wiserouter_litellm.groups.group import DECISION_KEY, ONLY_CONTEXT, Group
 from wiserouter_litellm.groups.scopes import OWN
 from wiserouter_litellm.groups.selection import RoutingRequest, Selection
 from wiserouter_litellm.groups.signals import read_request, signs_of
+from wiserouter_litellm.requests.client_router import brings_router
 from wiserouter_litellm.requests.origin import origin_of
 from wiserouter_litellm.requests.request import request_of
 
@@ -57,6 +58,8 @@ def observed_request(
 ) -> RoutingRequest | None:
     """Return a request that is only observed, which is left as it is; None where there is no text to route by.
 
+    Nor is one that LiteLLM sends to deployments of the client's own.
+
     Parameters
     ----------
     group, messages, kwargs
@@ -69,7 +72,7 @@ def observed_request(
         The model group that LiteLLM asks, another one for a fallback.
     """
     request = request_of(messages, kwargs, reads_question=group.reads_question)
-    if request is None:
+    if request is None or brings_router(kwargs):
         return None
     origin = origin_of(kwargs)
     scope = group.scope_resolver.scope_of(origin.metadata)

@@ -25,11 +25,16 @@ def refuse_client_router(group: str, kwargs: Mapping[str, Any]) -> None:
     --------
     >>> refuse_client_router("wise", {"proxy_server_request": {"body": {"model": "wise", "user_config": None}}})
     """
-    body = (kwargs.get("proxy_server_request") or {}).get("body")
-    if isinstance(body, Mapping) and body.get("user_config") is not None:
+    if brings_router(kwargs):
         raise BadRequestError(
             f"group {group!r}: user_config must send no call to it: its deployments and prices would take the place of "
             "those of the group; give its model another name",
             model=group,
             llm_provider="wiserouter",
         )
+
+
+def brings_router(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if the deployments of a call are those of a router that the client has brought."""
+    body = (kwargs.get("proxy_server_request") or {}).get("body")
+    return isinstance(body, Mapping) and body.get("user_config") is not None

@@ -54,6 +54,15 @@ def test_a_sync_call_is_observed_too(provider):
     assert router.status(OBSERVED).decided == 1
 
 
+async def test_calls_by_a_router_that_the_client_brings_are_not_observed(provider):
+    router = fitted("small")
+    callback = attach(llms(), "wise", router=router, budget=TINY, mode="shadow")
+    for config, decided in ((None, 1), ({"model_list": []}, 1)):
+        request = {"body": {"model": "wise", "user_config": config}}
+        await callback._router.acompletion(model="wise", messages=HI, proxy_server_request=request)
+        assert router.status(OBSERVED).decided == decided
+
+
 async def test_the_calls_of_a_session_are_one_draw_where_nothing_is_acted_on(provider, settled, tmp_path):
     router = fitted("small")
     callback = attach(llms(), "wise", router=router, budget=Budget(10.0, 100), mode="shadow")
