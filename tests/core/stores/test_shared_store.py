@@ -633,6 +633,23 @@ def test_a_call_that_its_worker_claims_after_a_loss_is_set_apart_in_no_budget(op
         assert [(one.decided, one.charged) for one in ledgers] == [(4, 2)] * 3
 
 
+def test_a_former_window_is_not_restored_in_place_of_the_present_one(opened, clock, tmp_path):
+    budget = Budget(10.0, every="1h", limit="hard")
+    idle, active = opened(), opened()
+    for store in (idle, active):
+        store.open("s", budget)
+    call(idle, "in the former window", 4.0, 4.0)
+    clock.advance(3_600.0)
+    call(active, "in the present one", 3.0, 3.0)
+    erase(tmp_path / "budget.db")
+    for store in (idle, active, idle, active):
+        clock.advance(0.01)
+        store.refresh()
+    clock.advance(5.1)
+    for store in (idle, active):
+        assert store.ledger("s").left_usd == 7.0
+
+
 @pytest.mark.parametrize("every", [None, "1h"])
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_worker_that_starts_after_a_loss_grants_no_budget_again(opened, clock, tmp_path, every, restarts):

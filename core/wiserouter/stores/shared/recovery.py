@@ -85,14 +85,19 @@ def noticed(
 
 
 def window_names(replica: LocalReplica, present: Mapping[str, AccountState]) -> dict[str, str]:
-    """Return the present windows in place of those that were last seen, by name, where the account has others now."""
-    pairs = [
-        (seen, now.id)
-        for scope, state in present.items()
-        if scope in replica.views
-        for seen, now in zip(replica.views[scope].windows, state.windows, strict=False)
-    ]
-    return {seen: now for seen, now in pairs if seen != now}
+    """Return the present windows in place of those last seen, by name, where a lost account was opened with others."""
+    names = {}
+    for scope in replica.views.keys() & present.keys():
+        view, state = replica.views[scope], present[scope]
+        for terms, seen, now in zip(view.budget.each, view.windows, state.windows, strict=False):
+            is_same = terms.every is None or _start(seen) == _start(now.id)  # otherwise one follows the other
+            if is_same and seen != now.id and state.generation <= view.generation:
+                names[seen] = now.id
+    return names
+
+
+def _start(window: str) -> str:
+    return window.rpartition("|")[2]
 
 
 def renamed(windows: tuple[str, ...], names: Mapping[str, str]) -> tuple[str, ...]:
