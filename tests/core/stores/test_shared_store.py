@@ -650,6 +650,21 @@ def test_a_former_window_is_not_restored_in_place_of_the_present_one(opened, clo
         assert store.ledger("s").left_usd == 7.0
 
 
+def test_a_cost_that_is_sent_after_another_worker_has_restored_a_former_window_is_counted(opened, clock, tmp_path):
+    idle, active = opened(), opened()
+    for store in (idle, active):
+        store.open("s", Budget(10.0, every="1h"))
+    clock.advance(3_600.0)
+    active.spend("s", 3.0)
+    erase(tmp_path / "budget.db")
+    away(active, lambda: active.spend("s", 0.5))
+    for store in (idle, active, idle, active):
+        clock.advance(1.1)
+        store.refresh()
+    for store in (idle, active):
+        assert store.ledger("s").spent_usd == 3.5
+
+
 @pytest.mark.parametrize("every", [None, "1h"])
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_worker_that_starts_after_a_loss_grants_no_budget_again(opened, clock, tmp_path, every, restarts):

@@ -290,10 +290,10 @@ class Worker:
         lost, restored = noticed(self.replica, self._read, reply.accounts, self._loss)
         if lost:
             logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
-            return [*self._recovery_events(sent, reply, lost), *sent]
-        if restored:
+        elif restored:
             logger.warning("%s lost its data, and another worker has restored it", self.name)
-            self.client.waiting.extend(self._recovery_events((), reply, restored))
+        if lost or restored:
+            return [*self._recovery_events(sent, reply, lost or restored), *sent]
         for pending in sent:
             self.client.waiting.extend(repair_unknown(self.replica, pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
