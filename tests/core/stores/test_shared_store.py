@@ -665,6 +665,28 @@ def test_a_cost_that_is_sent_after_another_worker_has_restored_a_former_window_i
         assert store.ledger("s").spent_usd == 3.5
 
 
+@pytest.mark.parametrize("first", ["with a lease", "without"])
+def test_what_was_leased_before_a_loss_is_set_apart_in_no_budget(opened, clock, tmp_path, first):
+    leasing, other = opened(lease_share=0.2), opened()
+    for store in (leasing, other):
+        for scope, parent in (("s", None), ("team", "s")):
+            store.open(scope, Budget(10.0, 100, limit="hard"), parent=parent)
+    clock.advance(0.01)
+    leasing.refresh()
+    leasing._worker.client._wake.set()  # nothing is sent in the background from now on
+    call(leasing, "unsent", 0.25, 0.125, scope="team")
+    erase(tmp_path / "budget.db")
+    for store in (leasing, other, leasing) if first == "with a lease" else (other, leasing):
+        clock.advance(0.01)
+        store.refresh()
+    leasing.close()
+    clock.advance(5.1)
+    for scope in ("s", "team"):
+        other.refresh()
+        ledger = other.ledger(scope).each[0]
+        assert (ledger.spent_usd, ledger.in_flight, ledger.leased_usd) == (0.125, 0, pytest.approx(0.0))
+
+
 @pytest.mark.parametrize("every", [None, "1h"])
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_worker_that_starts_after_a_loss_grants_no_budget_again(opened, clock, tmp_path, every, restarts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -107,12 +108,15 @@ class Leases:
                     held_usd -= pending.event.held_usd
             self._held[scope] = _Held(max(held_usd, 0.0), asked_s + self._ttl_s, windows=lease.windows)
 
-    def give_up(self) -> dict[str, float]:
-        """Stop using all leases, and return the amount left on each, by scope."""
+    def give_up(self, on_their_way: Iterable[PendingEvent]) -> dict[str, float]:
+        """Stop using all leases; return by scope the amount left, with that of reservations that are on their way."""
         self._leave_to_parent()
-        left_usd = {scope: held.usd + held.unused_usd for scope, held in self._held.items()}
+        given_usd = defaultdict(float, {scope: held.usd + held.unused_usd for scope, held in self._held.items()})
+        for pending in on_their_way:
+            if isinstance(pending.event, Reserve) and pending.event.lease == self.id(pending.scope):
+                given_usd[pending.scope] += pending.event.held_usd
         self._held.clear()
-        return {scope: usd for scope, usd in left_usd.items() if usd > 0.0}
+        return {scope: usd for scope, usd in given_usd.items() if usd > 0.0}
 
     def returned(self) -> list[PendingEvent]:
         """Return the events that return all leases to the engine."""

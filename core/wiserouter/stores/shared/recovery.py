@@ -173,20 +173,22 @@ def reserve_again(
 
 def _taken_from_outer(replica: LocalReplica, record: Record, windows: tuple[str, ...]) -> list[PendingEvent]:
     """Return the events by which what is set apart in enclosing accounts stands no longer for a call of this worker."""
-    outer = [scope for scope in replica.scopes(record.decision.scope)[1:] if scope in replica.views]
-    return [
-        event
-        for scope in outer
-        for event in return_unused(scope, windows[-len(replica.windows(scope)) :], record.decision.reserved_usd)
-    ]
+    decision = record.decision
+    return return_unused(replica, replica.scopes(decision.scope)[1:], windows, decision.reserved_usd)
 
 
-def return_unused(scope: str, windows: tuple[str, ...], unused_usd: float) -> list[PendingEvent]:
-    """Return the events that give back the unused rest of a lost lease, which is a part of what was set apart."""
-    rest = fresh_id()
-    reserve = Reserve(rest, windows, unused_usd, 0.0, False, "", lost_lease(scope))
-    release = Settle(rest, "released", fresh_id())
-    return [PendingEvent(event, scope, windows, applied=True, resent=True) for event in (reserve, release)]
+def return_unused(
+    replica: LocalReplica, scopes: Iterable[str], windows: tuple[str, ...], unused_usd: float
+) -> list[PendingEvent]:
+    """Return the events that give back a part of what was set apart in accounts, given the windows of the innermost."""
+    events = []
+    for scope in scopes:
+        if scope in replica.views:
+            rest, within = fresh_id(), windows[-len(replica.windows(scope)) :]
+            reserve = Reserve(rest, within, unused_usd, 0.0, False, "", lost_lease(scope))
+            release = Settle(rest, "released", fresh_id())
+            events += [PendingEvent(event, scope, within, applied=True, resent=True) for event in (reserve, release)]
+    return events
 
 
 def lost_lease(scope: str) -> str:

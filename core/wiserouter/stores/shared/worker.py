@@ -24,7 +24,6 @@ from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEven
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.recovery import (
     KeptDecision,
-    lost_lease,
     noticed,
     rename,
     renamed,
@@ -382,11 +381,10 @@ class Worker:
         self.decisions.update({one: (record, renamed(ids, names)) for one, (record, ids) in self.decisions.items()})
         for pending in on_their_way:
             rename(pending, names)
-            if isinstance(pending.event, Reserve) and pending.event.lease == self.leases.id(pending.scope):
-                pending.event = pending.event._replace(lease=lost_lease(pending.scope))
         events += reserve_again(self.replica, scopes, self.decisions.values(), on_their_way)
-        for scope, unused_usd in self.leases.give_up().items():
-            events += return_unused(scope, renamed(self.replica.chain(scope).windows, names), unused_usd)
+        for scope, usd in self.leases.give_up(on_their_way).items():
+            windows = renamed(self.replica.windows(scope), names)
+            events += return_unused(self.replica, self.replica.scopes(scope), windows, usd)
         for peer in self.peers:
             peer.begin_again()
         return events
