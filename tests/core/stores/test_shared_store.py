@@ -565,6 +565,24 @@ def test_a_loss_that_is_noticed_in_one_scope_after_the_other_counts_nothing_twic
         assert store.ledger("s").leased_usd == 0.0
 
 
+def test_a_second_loss_is_noticed_by_the_worker_that_has_restored_the_first(opened, clock, tmp_path):
+    budget = Budget(20.0, 1_000, limit="hard")
+    first, second = opened(), opened()
+    for store in (first, second):
+        store.open("s", budget)
+    for restoring, other, n in ((first, second, 1), (second, first, 2)):
+        clock.advance(5.1)
+        call(other, f"seen by both {n}", 1.0, 1.0)
+        restoring.refresh()
+        clock.advance(0.01)
+        call(first, f"seen by the first {n}", 1.0, 1.0)
+        erase(tmp_path / "budget.db")
+        for store in (restoring, other, restoring):
+            clock.advance(0.01)
+            store.refresh()
+    assert [store.ledger("s").spent_usd for store in (first, second)] == [4.0, 4.0]
+
+
 def refreshed(*routers):
     for router in (*routers, *routers):
         router._store.refresh()

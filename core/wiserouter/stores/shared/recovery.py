@@ -25,6 +25,9 @@ logger = logging.getLogger("wiserouter")
 KeptDecision = tuple[Record, tuple[str, ...]]
 """A decision of this worker, and the windows that it counts in."""
 
+UNREAD = "|unread"
+"""After the name of a restoration that this worker has sent, until it reads the name which the account has since."""
+
 
 def repair_unknown(
     replica: LocalReplica, pending: PendingEvent, decisions: Mapping[str, KeptDecision], store: str
@@ -69,7 +72,7 @@ def is_opened_again(known: AccountState, present: AccountState | None) -> bool:
 
 def is_restored(known: AccountState, present: AccountState, loss: str) -> bool:
     """Return True if another worker has restored an account since it was last read, and not after a given loss."""
-    if present.restored.endswith(loss) or known.restored.endswith(loss):  # this worker has restored it, too
+    if present.restored.endswith(loss) or known.restored.endswith(loss + UNREAD):  # this worker has restored it, too
         return False
     same = present.generation <= known.generation and opened_at_s(present) == opened_at_s(known)
     return same and present.restored != known.restored
@@ -150,7 +153,7 @@ def restore_accounts(
             generation, former = now.generation, now.restored if is_opened_again(view.state, now) else ""
         restore = Restore(scope, generation, seen.terms, windows, token, seen.as_of_s, *lost, former)
         events.append(PendingEvent(restore, scope, applied=True))
-        view.state = view.state._replace(restored=token)
+        view.state = view.state._replace(restored=token + UNREAD)
     return events
 
 
