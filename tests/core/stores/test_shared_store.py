@@ -19,7 +19,7 @@ from wiserouter import Budget, Contexts, Model, Price, WiseRouter, open_store
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
-from wiserouter.stores.engines.events import Find, Open
+from wiserouter.stores.engines.events import Find, Open, Restore
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
 from wiserouter.stores.shared import SharedStore
@@ -581,6 +581,20 @@ def test_a_second_loss_is_noticed_by_the_worker_that_has_restored_the_first(open
             clock.advance(0.01)
             store.refresh()
     assert [store.ledger("s").spent_usd for store in (first, second)] == [4.0, 4.0]
+
+
+def test_what_a_worker_of_an_earlier_version_has_restored_is_added_to(opened, clock, tmp_path):
+    store = opened()
+    store.open("s", Budget(10.0, 1_000))
+    seen = store._worker.replica.remembered("s")
+    clock.advance(1.0)
+    store.spend("s", 3.0)
+    erase(tmp_path / "budget.db")
+    restore = Restore("s", 1, seen.terms, seen.windows, "a name without a time", seen.as_of_s, "lost|s", 0.0, 60.0, 5.0)
+    store._worker.client._engine.exchange([restore])
+    for _ in range(2):
+        store.refresh()
+    assert store.ledger("s").spent_usd == 3.0
 
 
 def refreshed(*routers):

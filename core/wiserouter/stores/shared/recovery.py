@@ -74,7 +74,7 @@ def is_restored(known: AccountState, present: AccountState, loss: str) -> bool:
     """Return True if another worker has restored an account since it was last read, and not after a given loss."""
     if present.restored.endswith(loss) or known.restored.endswith(loss + UNREAD):  # this worker has restored it, too
         return False
-    same = present.generation <= known.generation and opened_at_s(present) == opened_at_s(known)
+    same = present.generation <= known.generation and opened_at_s(present) in {0.0, opened_at_s(known)}
     return same and present.restored != known.restored
 
 
