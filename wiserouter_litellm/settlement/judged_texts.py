@@ -88,7 +88,7 @@ def _part_text(part: object) -> str:
 
 
 def _call_text(call: object) -> str:
-    called = field_of(call, "function") or call
+    called = field_of(call, "function") or field_of(call, "custom") or call
     given = (field_of(called, name) for name in ("arguments", "input"))
     arguments = next((one for one in given if one is not None), "")
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)

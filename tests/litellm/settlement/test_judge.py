@@ -187,6 +187,8 @@ def test_the_texts_of_odd_answers():
     assert (
         answer_text({"choices": [{"message": {"content": None, "tool_calls": [TOOL_CALL]}}]}) == 'calls f with {"a": 1}'
     )
+    custom = {"type": "custom", "custom": {"name": "g", "input": "a: 1"}}
+    assert answer_text({"choices": [{"message": {"tool_calls": [custom]}}]}) == "calls g with a: 1"
     assert answer_text({"content": [{"type": "text", "text": "hi"}, {"type": "image"}]}) == "hi\n[image]"
     assert answer_text(None) == answer_text({}) == question_text(None) == ""
     assert question_text("hi") == "hi"
