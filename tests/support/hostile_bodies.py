@@ -194,6 +194,7 @@ TOOL_BODIES = {
         {"previous_response_id": "resp_1"}, "refused", ("chat", "streams", "completions", "messages")
     ),
     "conversation": Body({"conversation": "conv_1"}, "either", ("responses",)),
+    "conversation with a limit": Body({"conversation": {"id": "c", "maxOutputTokens": 9}}, "refused", ("responses",)),
     "stored-prompt": Body({"prompt": {"id": "pmpt_1"}}, "refused", ("responses", "chat", "streams", "messages")),
     "compaction": Body({"input": [{"type": "compaction_trigger"}]}, "refused", ("responses",)),
     "more-tools": Body(

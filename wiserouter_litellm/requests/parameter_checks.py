@@ -195,6 +195,7 @@ CHECKS: Mapping[str, Check] = {
     "client": _object_of_litellm,
     "complete_response": _only(False),
     "context_management": _context_management,
+    "conversation": _keys_of("id"),
     "deployment": _object_of_litellm,
     "extra_body": _extra_body,
     "extra_headers": _extra_headers,
