@@ -207,7 +207,7 @@ async def test_a_call_without_a_price_is_reported(provider, settled):
 async def test_an_answer_without_tokens_is_charged_at_the_cost_that_litellm_reports(
     provider, settled, price, call, cost_usd
 ):
-    rows = [deployment(name, **{price: 0.02}) for name in ("small", "large")]
+    rows = [deployment(name, info={"id": f"{name}-{price}"}, **{price: 0.02}) for name in ("small", "large")]
     callback = attach(litellm.Router(rows), "wise", router=fitted(), budget=Budget(1.0, 100))
     group = callback.groups["wise"]
     await call(callback._router)
