@@ -292,9 +292,8 @@ class NoEligibleModel(WiseRouterError):
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         self.reasons = dict(reasons)
-        super().__init__(
-            "no model can take this query: " + "; ".join(f"{name}: {why}" for name, why in self.reasons.items())
-        )
+        why = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        super().__init__(f"no model can take this query: {why}")
 
 
 class QuerySkipped(WiseRouterError):
@@ -338,7 +337,8 @@ class StoreError(WiseRouterError):
 
     def __init__(self, message: str, *, store: str, lasts: bool = False) -> None:
         super().__init__(message)
-        self.store, self.lasts = store, lasts
+        self.store = store
+        self.lasts = lasts
 
 
 class StoreUnavailable(StoreError):

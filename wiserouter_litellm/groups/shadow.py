@@ -56,9 +56,9 @@ def share_key_of(messages: object, kwargs: dict[str, Any]) -> str:
 def observed_request(
     group: Group, owner: str, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any], model: str
 ) -> RoutingRequest | None:
-    """Return a request that is only observed, which is left as it is; None where there is no text to route by.
+    """Return a request that is only observed, which is left as it is; None for one that is not.
 
-    Nor is one that LiteLLM sends to deployments of the client's own.
+    That is one without a text to route by, and one that LiteLLM sends to deployments of the client's own.
 
     Parameters
     ----------

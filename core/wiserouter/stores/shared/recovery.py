@@ -2,9 +2,9 @@
 
 The worker that notices the loss first opens the accounts again as it last saw them, or adds what it saw to those that
 a worker which did not know them has opened meanwhile. The others notice that an account was restored, and add what they
-know beyond that. Each worker reserves its own calls in flight again. What was seen and
-no worker can name, such as the calls of a killed one, stays set apart on a lease, and is presumed when none claims it
-in time. What a killed worker began after the last reply to all others is not known to any of them.
+know beyond that. Each worker reserves its own calls in flight again. What was seen and no worker can name, such as the
+calls of a killed one, stays set apart on a lease, and is presumed when none claims it in time. What a killed worker
+began after the last reply to all others is not known to any of them.
 """
 
 from __future__ import annotations
