@@ -21,10 +21,16 @@ def pytest_configure(config):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_finish():
-    """Keep the modules that the test files import, above all those of the frameworks, out of later searches."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Search for no garbage while modules are imported, above all those of the frameworks, nor in them later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def sweep():

@@ -70,7 +70,7 @@ def other_password(server):
 
 
 FAULTS = [stopped, restarted_without_data, paused, emptied, emptied_twice, full, read_only, other_password]
-DURATIONS_S = [1.5, pytest.param(6.0, marks=pytest.mark.slow), pytest.param(10.0, marks=pytest.mark.slow)]
+DURATIONS_S = [1.5, pytest.param(10.0, marks=pytest.mark.slow)]
 
 
 def slow_but(plain, *faults):
