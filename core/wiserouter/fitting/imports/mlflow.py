@@ -1,4 +1,8 @@
-"""MLflow: the spans of its traces that call a model, and the assessments of a trace (`Trace.to_dict`)."""
+"""MLflow: the spans of its traces that call a model, and the assessments of a trace (`Trace.to_dict`).
+
+Spans of LiteLLM's callback have the model that answered, its cost and the kind of the call in attributes of their own:
+MLflow's name of the model is there what the caller asked for, and its span type is that of a model for embeddings too.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from wiserouter.fitting.imports.calls import (
     texts,
     time_of,
 )
+from wiserouter.fitting.imports.litellm import is_text_call
 
 _MODEL_SPANS = frozenset({"LLM", "CHAT_MODEL"})
 _SESSION = "mlflow.trace.session"
@@ -36,27 +41,34 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     trace, session = text_of(first_filled(info, "trace_id", "request_id")), text_of(metadata.get(_SESSION))
     for span in map(mapping_of, list_of(mapping_of(record.get("data")).get("spans"))):
         attributes = {name: json_of(value) for name, value in mapping_of(span.get("attributes")).items()}
-        model = text_of(first_filled(attributes, "mlflow.llm.model", "model", "ai.model.name"))
+        litellm_id = text_of(attributes.get("litellm_call_id"))
+        asked = text_of(attributes.get("mlflow.llm.model"))
+        own_model = text_of(first_filled(attributes, "model", "ai.model.name"))
         if str(attributes.get("mlflow.spanType")).strip('"') not in _MODEL_SPANS:
             continue
+        kind = text_of(attributes.get("call_type"))
+        if litellm_id and kind and not is_text_call(kind):
+            continue
         usage = mapping_of(attributes.get("mlflow.chat.tokenUsage"))
+        answered = mapping_of(mapping_of(attributes.get("raw_llm_response")).get("usage"))
+        details = mapping_of(answered.get("prompt_tokens_details"))
         started_s = time_of(first_filled(span, "start_time_unix_nano", "start_time_ns", "start_time"))
         ended_s = time_of(first_filled(span, "end_time_unix_nano", "end_time_ns", "end_time"))
         parent = first_filled(span, "parent_span_id", "parent_id")
         own = span.get("span_id") or mapping_of(span.get("context")).get("span_id")
         yield ImportedCall(
-            ids=texts([_span_id(own), _span_id(parent), trace, session]),
-            model=model,
+            ids=texts([_span_id(own), litellm_id, _span_id(parent), trace, session]),
+            model=own_model or asked if litellm_id else asked or own_model,
             started_s=started_s,
             prompt=attributes.get("mlflow.spanInputs"),
             input_tokens=first_number(usage, "input_tokens"),
             output_tokens=first_number(usage, "output_tokens"),
-            cached_tokens=first_number(usage, "cache_read_input_tokens"),
-            cost_usd=_cost_usd(attributes.get("mlflow.llm.cost")),
+            cached_tokens=first_number({**details, **usage}, "cache_read_input_tokens", "cached_tokens"),
+            cost_usd=_cost_usd(attributes),
             latency_s=seconds_between(started_s, ended_s),
             conversation=session,
-            group=text_of(span.get("name")),
-            failed="ERROR" in str(first_filled(span, "status", "status_code")),
+            group=asked if litellm_id else text_of(span.get("name")),
+            failed="ERROR" in str(first_filled(span, "status", "status_code")) or _is_cached(attributes),
         )
 
 
@@ -85,5 +97,14 @@ def _span_id(value: object) -> object:
     return b64decode(value).hex() if isinstance(value, str) and _ENCODED_ID.fullmatch(value) else value
 
 
-def _cost_usd(value: object) -> float | None:
-    return first_number(value, "total_cost", "total") if isinstance(value, dict) else number_of(value)
+def _cost_usd(attributes: Recorded) -> float | None:
+    """Return the cost that LiteLLM knows, else that which MLflow has computed."""
+    cost = json_of(attributes.get("mlflow.llm.cost"))
+    computed = first_number(cost, "total_cost", "total") if isinstance(cost, dict) else number_of(cost)
+    reported = number_of(attributes.get("response_cost"))
+    return computed if reported is None else reported
+
+
+def _is_cached(attributes: Recorded) -> bool:
+    """Return True if LiteLLM says that its cache has answered, at a cost of 0."""
+    return str(attributes.get("cache_hit")).lower() == "true"
