@@ -147,6 +147,22 @@ def test_mlflow_is_read_by_token():
     assert asked[0][3]["Authorization"] == "Bearer ml"
 
 
+@pytest.mark.parametrize(
+    ("outputs", "targets"),
+    [
+        ('{"id": "chatcmpl-1", "created": 1795823677, "model": "wise", "cho...', ("chatcmpl-1", "tr-1")),
+        ('{"choices": [{"message": {"id": "chatcmpl-1"}}]}', ("tr-1",)),
+        ("", ("tr-1",)),
+    ],
+)
+def test_a_score_of_mlflow_is_about_the_response_that_its_trace_has_put_out(outputs, targets):
+    assessment = {"assessment_id": "a-1", "assessment_name": "helpful", "create_time": AT, "feedback": {"value": True}}
+    kept = {"mlflow.traceOutputs": outputs}  # LiteLLM's callback and MLflow's own keep the id of a call nowhere else
+    trace = {"trace_id": "tr-1", "assessments": [assessment], "trace_metadata": kept}
+    (score,), _ = all_scores(lambda *_: (200, {"traces": [trace]}), "mlflow")
+    assert score.targets == targets
+
+
 @pytest.mark.parametrize("score", [None, "helpful"])
 def test_scores_of_people_of_a_second_metric_are_refused_unless_one_is_named(score, tmp_path):
     handed, path = [], tmp_path / "state.json"

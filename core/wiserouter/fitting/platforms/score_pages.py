@@ -234,7 +234,9 @@ def _mlflow(platform: Platform, since_s: float, place: str | None, fetch: Fetch)
 
 def _mlflow_scores(trace: Recorded) -> Iterator[PulledScore]:
     metadata = {**mapping_of(trace.get("tags")), **mapping_of(trace.get("trace_metadata"))}
-    ids = [trace.get("client_request_id"), trace.get("trace_id"), metadata.get("mlflow.trace.session")]
+    named = _ANSWER_ID.match(text_of(metadata.get("mlflow.traceOutputs")))
+    answer = named[1] if named else ""
+    ids = [trace.get("client_request_id"), answer, trace.get("trace_id"), metadata.get("mlflow.trace.session")]
     for one in map(mapping_of, trace.get("assessments") or ()):
         name, value = text_of(one.get("assessment_name")), mapping_of(one.get("feedback")).get("value")
         if not one.get("valid", True) or value is None or isinstance(value, list | dict):
@@ -248,6 +250,10 @@ def _mlflow_scores(trace: Recorded) -> Iterator[PulledScore]:
             time_of(first_filled(one, "last_update_time", "create_time")),
             {"LLM_JUDGE": _source("judge", name), "CODE": _source("rule", name)}.get(kind, "human"),
         )
+
+
+_ANSWER_ID = re.compile(r'\{"id": "([^"]+)"')
+"""The id of the response in the outputs of a trace, which MLflow cuts after their first 250 characters."""
 
 
 def _scores(records: object, read: Callable[[Recorded], PulledScore]) -> list[PulledScore]:
