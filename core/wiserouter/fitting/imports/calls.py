@@ -38,6 +38,8 @@ class ImportedCall(NamedTuple):
         The name under which the caller asked for a model.
     failed : bool
         Whether it has no answer, or one from a cache of answers.
+    parent : str
+        The id of the step directly around it; empty where it has none.
     """
 
     ids: tuple[str, ...]
@@ -52,6 +54,7 @@ class ImportedCall(NamedTuple):
     conversation: str = ""
     group: str = ""
     failed: bool = False
+    parent: str = ""
 
 
 class ImportedScore(NamedTuple):

@@ -49,6 +49,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         conversation=session,
         group=text_of(record.get("name")),
         failed=str(record.get("level", "")).upper() == "ERROR" or _is_cached(record),
+        parent=text_of(first_filled(record, *_PARENT)),
     )
 
 
@@ -85,5 +86,6 @@ def score_value(record: Recorded) -> object:
 
 _OLD_COUNTS = ("promptTokens", "prompt_tokens", "completionTokens", "completion_tokens")  # beside the model
 _TIMES = ("updatedAt", "updated_at", "timestamp", "createdAt", "created_at")
-_IDS = (("id",), ("parentObservationId", "parent_observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))
+_PARENT = ("parentObservationId", "parent_observation_id")
+_IDS = (("id",), _PARENT, ("traceId", "trace_id"), ("sessionId", "session_id"))
 _TARGETS = (("observationId", "observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))

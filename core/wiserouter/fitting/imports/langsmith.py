@@ -49,6 +49,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         conversation=session,
         group=text_of(record.get("name")),
         failed=bool(record.get("error")),
+        parent="" if parents[-1] is None else str(parents[-1]),
     )
 
 

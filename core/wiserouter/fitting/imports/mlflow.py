@@ -69,6 +69,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
             conversation=session,
             group=asked if litellm_id else text_of(span.get("name")),
             failed="ERROR" in str(first_filled(span, "status", "status_code")) or _is_cached(attributes),
+            parent=text_of(_span_id(parent)),
         )
 
 

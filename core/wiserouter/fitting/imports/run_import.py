@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from wiserouter.errors import LogError
 from wiserouter.fitting.imports.calls import ImportedCall, ImportedScore, Recorded
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
+from wiserouter.fitting.imports.nested_calls import NestedCalls
 from wiserouter.fitting.imports.postgres import SpendTables
 from wiserouter.fitting.imports.records import records_of
 from wiserouter.fitting.imports.scores import Scores, plain_scores, with_values
@@ -69,14 +70,17 @@ def import_files(
     InvalidInput
         If there are scores of several metrics, and none is named.
     """
+    nested = NestedCalls()
     for path in paths:
         for record in _counted(records_of(path), "scores", report):
-            scores.add(_scores_of(source, record))
+            found = list(source.calls(record))
+            nested.add(found)
+            scores.add(_scores_of(source, record, found))
     _take_files(source, scored, scores, report)
     met: set[int] = set()
     for path in paths:
         for record in _counted(records_of(path), "calls", report):
-            _add(_not_met(source.calls(record), met, log.counts), scores, wanted, log)
+            _add(_not_met(source.calls(record), met, nested, log.counts), scores, wanted, log)
             log.save(cursor=None)
     log.finish()
     return log.counts
@@ -118,9 +122,13 @@ def import_pages(
     scores.add(scored)
     _take_files(source, paths, scores, report)
     met: set[int] = set()  # what comes in while pages are read by their number moves calls to the next page
+    nested = NestedCalls()
     for records, cursor in pages:
-        for record in records:
-            _add(_not_met(source.calls(record), met, log.counts), scores, wanted, log)
+        found = [list(source.calls(record)) for record in records]
+        for calls in found:
+            nested.add(calls)
+        for calls in found:
+            _add(_not_met(calls, met, nested, log.counts), scores, wanted, log)
         report("calls", len(records))
         log.save(cursor)
     log.finish()
@@ -132,9 +140,10 @@ def _take_files(source: Source, paths: Iterable[Path], scores: Scores, report: R
     for path in paths:
         named, unread = False, None
         for record in _counted(records_of(path), "scores", report):
-            found = _scores_of(source, record)
+            found = _scores_of(source, record, source.calls(record))
             scores.add(found)
-            named = named or bool(found or _scores_of(source, with_values(record)))
+            filled = with_values(record)
+            named = named or bool(found or _scores_of(source, filled, source.calls(filled)))
             if not found:
                 scores.unread, unread = scores.unread + 1, record
         if unread is not None and not named:
@@ -144,17 +153,19 @@ def _take_files(source: Source, paths: Iterable[Path], scores: Scores, report: R
     scores.check()
 
 
-def _scores_of(source: Source, record: Recorded) -> list[ImportedScore]:
+def _scores_of(source: Source, record: Recorded, calls: Iterable[ImportedCall]) -> list[ImportedScore]:
     """Return the scores of a record; of one that is neither a score nor a call, those of a row of a plain table."""
     found = list(source.scores(record))
-    return found or ([] if any(call.model for call in source.calls(record)) else plain_scores(record))
+    return found or ([] if any(call.model for call in calls) else plain_scores(record))
 
 
-def _not_met(calls: Iterable[ImportedCall], met: set[int], counts: ImportCounts) -> Iterator[ImportedCall]:
+def _not_met(
+    calls: Iterable[ImportedCall], met: set[int], nested: NestedCalls, counts: ImportCounts
+) -> Iterator[ImportedCall]:
     """Yield the calls that are not in an earlier record, as where the exports of two months overlap by a day."""
     for call in calls:
         key = hash(repr(call))
-        if call.ids and call.started_s is not None and key in met:
+        if nested.repeats(call) or (call.ids and call.started_s is not None and key in met):
             counts.repeated += 1
         else:
             met.add(key)

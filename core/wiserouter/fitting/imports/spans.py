@@ -44,9 +44,10 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         started_s = time_of(first_filled(span, "startTimeUnixNano", "start_time_unix_nano", "start_time"))
         ended_s = time_of(first_filled(span, "endTimeUnixNano", "end_time_unix_nano", "end_time"))
         session = text_of(first_filled(attributes, "gen_ai.conversation.id", "session.id"))
+        parent = _without_mark(first_filled(span, *_PARENTS))
         own = (_span_id(span), attributes.get("gen_ai.response.id"), attributes.get("litellm.call_id"))
         yield ImportedCall(
-            ids=texts([*own, _without_mark(first_filled(span, *_PARENTS)), _trace_id(span), session]),
+            ids=texts([*own, parent, _trace_id(span), session]),
             model=model,
             started_s=started_s,
             prompt=_prompt(attributes) or _prompt_of_events(span, attributes),
@@ -58,6 +59,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
             conversation=session,
             group=text_of(attributes.get("gen_ai.request.model")),
             failed="error.type" in attributes or _has_failed(span),
+            parent=parent,
         )
 
 
