@@ -96,6 +96,14 @@ SCORED = {
         PHOENIX_SPAN,
         {"id": "x", "span_id": "c-1", "name": "helpful", "annotator_kind": "HUMAN", "result": {"score": 1.0}},
     ),
+    "phoenix-of-a-trace": (
+        PHOENIX_SPAN,
+        {"id": "x", "trace_id": "t-1", "name": "helpful", "annotator_kind": "HUMAN", "result": {"score": 1.0}},
+    ),
+    "phoenix-of-a-session": (
+        PHOENIX_SPAN,
+        {"id": "x", "session_id": "s-1", "name": "helpful", "annotator_kind": "HUMAN", "result": {"score": 1.0}},
+    ),
     "litellm-payloads": (PAYLOAD, {"request_id": "c-1", "outcome": "real"}),
 }
 

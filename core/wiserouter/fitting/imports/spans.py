@@ -73,12 +73,13 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
         attributes = _attributes(log)
         if EVALUATION in (log.get("eventName"), log.get("event_name"), attributes.get("event.name")):
             yield from _evaluation(log, _span_id(log))
-    if "annotator_kind" in record and "span_id" in record:  # Phoenix, an object or a row of its table
+    annotated = text_of(first_filled(record, "span_id", "trace_id", "session_id"))
+    if "annotator_kind" in record and annotated:  # Phoenix, an object or a row of its table
         result = {**_columns(record, "result."), **mapping_of(record.get("result"))}
         value = first_filled(result, "score", "label")
         if value is not None:
             name, at_s = first_filled(record, "name", "annotation_name"), first_time(record, "updated_at", "created_at")
-            yield ImportedScore(text_of(record["span_id"]), text_of(name), value, at_s)
+            yield ImportedScore(annotated, text_of(name), value, at_s)
 
 
 def _is_call(span: Recorded, attributes: Recorded, model: str) -> bool:
