@@ -179,6 +179,8 @@ TRACE = {  # `Trace.to_dict`
     },
 }
 
+TRACE_ROW = {"trace_id": "t-1", "trace": json.dumps(TRACE), "state": "OK"}  # of the table of `search_traces`
+
 
 def langsmith_run():
     """Return a run as LangSmith's own client has it."""
@@ -209,6 +211,7 @@ RECORDS = {
     "langfuse": OBSERVATION,
     "langfuse-v2": OBSERVATION_V2,
     "mlflow": TRACE,
+    "mlflow-row": TRACE_ROW,
     "otel": otlp(SPAN_ATTRIBUTES),
     "otel-openinference": otlp(OPENINFERENCE),
     "phoenix": PHOENIX_SPAN,

@@ -21,6 +21,7 @@ from support.recorded_calls import (
     RECORDS,
     SPAN_ATTRIBUTES,
     TRACE,
+    TRACE_ROW,
     evaluation,
     langsmith_run,
     otlp,
@@ -69,6 +70,7 @@ SCORED = {
     "langfuse": (OBSERVATION, {"id": "x", "traceId": "t-1", "name": "helpful", "value": 1, "dataType": "BOOLEAN"}),
     "langfuse-of-a-session": (OBSERVATION, {"id": "x", "sessionId": "s-1", "name": "helpful", "value": 1.0}),
     "mlflow": (TRACE, {}),
+    "mlflow-row": (TRACE_ROW, {}),
     "otel": (otlp(SPAN_ATTRIBUTES, [{"name": "gen_ai.evaluation.result", "attributes": evaluation(1.0)}]), {}),
     "otel-log": (
         otlp(SPAN_ATTRIBUTES),

@@ -35,6 +35,7 @@ _ENCODED_ID = re.compile(r"[A-Za-z0-9+/]{11}=")
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
     """Yield the calls of a trace."""
+    record = _trace(record)
     info = mapping_of(record.get("info"))
     kept = mapping_of(first_filled(info, "trace_metadata", "request_metadata"))  # the latter of MLflow 2
     metadata = {**mapping_of(info.get("tags")), **kept}
@@ -75,7 +76,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
 
 def scores(record: Recorded) -> Iterator[ImportedScore]:
     """Yield the assessments that are valid; one of a trace counts for each of its calls."""
-    info = mapping_of(record.get("info"))
+    info = mapping_of(_trace(record).get("info"))
     trace = text_of(first_filled(info, "trace_id", "request_id"))
     for one in list_of(info.get("assessments")):
         assessment = mapping_of(one)
@@ -85,6 +86,11 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
             target = text_of(assessment.get("span_id")) or trace
             name = text_of(first_filled(assessment, "assessment_name", "name"))
             yield ImportedScore(target, name, value, first_time(assessment, "last_update_time", "create_time"))
+
+
+def _trace(record: Recorded) -> Recorded:
+    """Return a trace, also of a row of the table that `search_traces` returns, which has it whole in one column."""
+    return mapping_of(record.get("trace")) or record
 
 
 def _span_id(value: object) -> object:
