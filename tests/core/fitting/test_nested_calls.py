@@ -14,7 +14,7 @@ from wiserouter.fitting.imports.run_import import Wanted, import_files, import_p
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 
-USED = {"input_tokens": 55.0}
+USED = {"output_tokens": 7.0}
 
 
 def call(own, parent="", **more):
@@ -38,6 +38,10 @@ def test_a_call_without_usage_around_one_with_it_is_left_out():
 
 def test_of_three_calls_within_each_other_the_outermost_is_kept():
     assert kept(call("a", **USED), call("b", "a", **USED), call("c", "b", **USED)) == ["a"]
+
+
+def test_another_call_within_is_kept():
+    assert kept(call("outer", **USED), call("inner", "outer", output_tokens=8.0)) == ["outer", "inner"]
 
 
 @pytest.mark.parametrize("fault", [{"failed": True}, {"model": ""}, {"prompt": None}])
