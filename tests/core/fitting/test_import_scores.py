@@ -80,6 +80,7 @@ def test_of_scores_without_a_time_the_last_counts():
         ({"dataType": "CATEGORICAL", "value": "bad"}, 0.0),
         ({"dataType": "CATEGORICAL", "value": 1, "stringValue": "off-topic"}, None),
         ({"dataType": "CATEGORICAL", "value": 0, "stringValue": None}, None),
+        ({"dataType": "CORRECTION", "value": "No"}, None),
         ({"dataType": "BOOLEAN", "value": 0, "stringValue": "False"}, 0.0),
         ({"dataType": "NUMERIC", "value": 0.25, "stringValue": None}, 0.25),
     ],

@@ -69,6 +69,20 @@ FEEDBACK = {"id": "f", "run_id": str(UUID(int=2)), "trace_id": str(UUID(int=2)),
 SCORED = {
     "langfuse": (OBSERVATION, {"id": "x", "traceId": "t-1", "name": "helpful", "value": 1, "dataType": "BOOLEAN"}),
     "langfuse-of-a-session": (OBSERVATION, {"id": "x", "sessionId": "s-1", "name": "helpful", "value": 1.0}),
+    "langfuse-of-an-observation-as-subject": (
+        OBSERVATION,
+        {
+            "id": "x",
+            "name": "helpful",
+            "value": True,
+            "dataType": "BOOLEAN",
+            "subject": {"kind": "observation", "id": "c-1", "traceId": "t-1"},
+        },
+    ),
+    "langfuse-of-a-trace-as-subject": (
+        OBSERVATION,
+        {"id": "x", "name": "helpful", "value": 1.0, "dataType": "NUMERIC", "subject": {"kind": "trace", "id": "t-1"}},
+    ),
     "mlflow": (TRACE, {}),
     "mlflow-row": (TRACE_ROW, {}),
     "otel": (otlp(SPAN_ATTRIBUTES, [{"name": "gen_ai.evaluation.result", "attributes": evaluation(1.0)}]), {}),

@@ -60,16 +60,18 @@ def _is_cached(record: Recorded) -> bool:
 
 def scores(record: Recorded) -> Iterator[ImportedScore]:
     """Yield a score; one of a trace or a session counts for each of its calls."""
-    target = next(iter(texts(first_filled(record, *names) for names in _TARGETS)), "")
+    subject = mapping_of(record.get("subject")).get("id")  # of `GET /api/public/v3/scores`
+    target = next(iter(texts([subject, *(first_filled(record, *names) for names in _TARGETS)])), "")
     value = score_value(record)
     if "name" in record and target and value is not None and "model" not in record:
         yield ImportedScore(target, text_of(record["name"]), value, first_time(record, *_TIMES))
 
 
 def score_value(record: Recorded) -> object:
-    """Return the value of a score: of a categorical one its word, empty where there is none.
+    """Return the value of a score: of a categorical one its word, empty where there is none, and of a correction.
 
-    Its number is a place in a mapping of words, and 0 where there is no mapping.
+    Its number is a place in a mapping of words, and 0 where there is no mapping. A correction is a better answer, which
+    may be a word such as "No".
 
     Examples
     --------
@@ -80,6 +82,8 @@ def score_value(record: Recorded) -> object:
     word = first_filled(record, "stringValue", "string_value")
     if kind == "CATEGORICAL":
         return word or (value if isinstance(value, str) else "")
+    if kind == "CORRECTION":
+        return ""
     value = word if value is None else value
     return bool(value) if kind == "BOOLEAN" and value in (0, 1) else value
 
