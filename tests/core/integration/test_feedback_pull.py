@@ -137,6 +137,13 @@ def test_langsmith_is_read_by_offset():
     assert [query["offset"] for _, query, *_ in asked] == ["0", "100"]
 
 
+@pytest.mark.parametrize("end", ["", "/", "/api", "/api/v1", "/api/v1/"])
+def test_the_address_of_langsmith_may_be_that_of_its_client(end):
+    with serving(langsmith) as server:
+        platform = platform_of("langsmith", {**KEYS, "LANGSMITH_ENDPOINT": server.url + end})
+        assert sum(len(page.scores) for page in score_pages(platform, AT_S - 3_600.0)) == 130
+
+
 def test_mlflow_is_read_by_token():
     scores, asked = all_scores(mlflow, "mlflow")
     assert [(one.id, one.value, one.source) for one in scores] == [

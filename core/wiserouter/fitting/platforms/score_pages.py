@@ -99,7 +99,8 @@ def platform_of(name: str, environment: Mapping[str, str], url: str = "", projec
         return Platform(name, found or "https://cloud.langfuse.com", basic)
     if name == "langsmith":
         found = url or environment.get("LANGSMITH_ENDPOINT") or "https://api.smith.langchain.com"
-        return Platform(name, found, {"x-api-key": _needed(environment, "LANGSMITH_API_KEY")}, project)
+        base = found.rstrip("/").removesuffix("/v1").removesuffix("/api")  # as LangSmith's own client takes it
+        return Platform(name, base, {"x-api-key": _needed(environment, "LANGSMITH_API_KEY")}, project)
     if name == "mlflow":
         found = url or _needed(environment, "MLFLOW_TRACKING_URI")
         if not project:
