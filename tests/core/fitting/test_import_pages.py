@@ -61,7 +61,9 @@ def older_langfuse(path, query, body):
     return 200, {"data": [observation(number)], "meta": {"page": number, "totalPages": 3}}
 
 
-def langsmith(path, query, body):
+def older_langsmith(path, query, body):
+    if path == "/api/v2/runs/query":
+        return 404, {"detail": "Not Found"}
     if path == "/api/v1/feedback":
         row = {"id": "f", "run_id": "r1", "trace_id": "t1", "key": "user_score", "score": 1.0, "modified_at": AT}
         return 200, [row]
@@ -83,11 +85,34 @@ def langsmith(path, query, body):
     return 200, {"runs": [run], "cursors": {"next": "two"} if number == 1 else {}}
 
 
+def langsmith(path, query, body):
+    if path != "/api/v2/runs/query":
+        return older_langsmith(path, query, body)
+    assert (body["project_ids"], body["run_type"], body["page_size"]) == (["p"], "LLM", 100)
+    number = 2 if body.get("cursor") == "two" else 1
+    run = {
+        "id": f"r{number}",
+        "trace_id": f"t{number}",
+        "run_type": "LLM",
+        "name": "ChatOpenAI",
+        "start_time": AT,
+        "end_time": END,
+        "inputs": {"messages": [{"role": "user", "content": "hi"}]},
+        "metadata": {"ls_model_name": "gpt-mini"},
+        "prompt_tokens": 3,
+        "completion_tokens": 4,
+        "total_cost": 0.001,
+    }
+    selected = {name: value for name, value in run.items() if name.upper() in body["selects"]}
+    return 200, {"items": [selected], "next_cursor": "two" if number == 1 else None}
+
+
 @pytest.mark.parametrize(
     ("name", "reply", "calls", "rewards"),
     [
         ("langfuse", langfuse, 3, [0.0, 1.0, None]),
         ("langsmith", langsmith, 2, [1.0, None]),
+        ("langsmith", older_langsmith, 2, [1.0, None]),
     ],
 )
 def test_the_command_reads_calls_and_scores_of_an_address(name, reply, calls, rewards, tmp_path, monkeypatch):

@@ -1,4 +1,8 @@
-"""LangSmith: runs of the type llm, of its client and its exports, and its feedback."""
+"""LangSmith: runs of the type llm, of its client and its exports, and its feedback.
+
+Runs of its second interface (`client.runs.query`) have types in capitals, their metadata beside `extra` and the details
+of their tokens under `raw`.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,16 @@ _ID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
     """Yield the call of a run."""
-    if record.get("run_type") != "llm":
+    if text_of(record.get("run_type")).lower() != "llm":
         return
     extra = mapping_of(record.get("extra"))
-    metadata, parameters = mapping_of(extra.get("metadata")), mapping_of(extra.get("invocation_params"))
+    metadata = {**mapping_of(record.get("metadata")), **mapping_of(extra.get("metadata"))}
+    parameters = mapping_of(extra.get("invocation_params"))
     model = text_of(first_filled(metadata, "ls_model_name") or first_filled(parameters, "model", "model_name"))
     started_s, ended_s = time_of(record.get("start_time")), time_of(record.get("end_time"))
     details = mapping_of(record.get("prompt_token_details"))
-    session = text_of(first_filled(metadata, *_SESSIONS))
+    details = mapping_of(details.get("raw")) or details
+    session = text_of(first_filled(metadata, *_SESSIONS) or record.get("thread_id"))
     parents = _ids_of(record.get("parent_run_ids")) or [record.get("parent_run_id")]
     ids = [record.get("id"), *reversed(parents), record.get("trace_id"), session]
     yield ImportedCall(

@@ -1,7 +1,7 @@
 """The calls of Langfuse and LangSmith, page by page through their HTTP interfaces.
 
 Langfuse: `GET /api/public/v2/observations` by cursor, and where that is not there the first version by page. LangSmith:
-`POST /api/v1/runs/query` by cursor.
+`POST /api/v2/runs/query` by cursor, and where that is not there the first version.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ from wiserouter.fitting.platforms.score_pages import (
 )
 
 _FIELDS = "core,basic,time,io,metadata,model,usage"
+_SELECTS = [
+    *("ID", "NAME", "RUN_TYPE", "START_TIME", "END_TIME", "INPUTS", "ERROR", "EXTRA", "METADATA", "PARENT_RUN_IDS"),
+    *("TRACE_ID", "THREAD_ID", "PROMPT_TOKENS", "COMPLETION_TOKENS", "PROMPT_TOKEN_DETAILS", "TOTAL_COST"),
+]
+_NOT_THERE = frozenset({404, 405, 501})
 
 
 class CallPage(NamedTuple):
@@ -98,18 +103,39 @@ def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[s
 def _langsmith(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:
     if not platform.project:
         raise InvalidInput("langsmith needs the id of a project: give --project")
+    version, place = cursor or ["v2", ""]
+    base, following = platform.url.rstrip("/"), {"cursor": place} if place else {}
+    if version == "v2":
+        body = {
+            "project_ids": [platform.project],
+            "run_type": "LLM",
+            "selects": _SELECTS,
+            "min_start_time": iso_time(since_s),
+            "max_start_time": iso_time(until_s),
+            "page_size": PAGE,
+            **following,
+        }
+        try:
+            runs = fetch(f"{base}/api/v2/runs/query", body=body, headers=platform.headers)
+        except HttpRefused as error:
+            if error.status not in _NOT_THERE or cursor is not None:
+                raise
+        else:
+            answer = answer_of(platform, runs, dict)
+            after = answer.get("next_cursor")
+            return CallPage(_records(answer.get("items")), ["v2", after] if after else None)
     body = {
         "session": [platform.project],
         "run_type": "llm",
         "start_time": iso_time(since_s),
         "end_time": iso_time(until_s),
         "limit": PAGE,
-        **({} if cursor is None else {"cursor": cursor[0]}),
+        **following,
     }
-    runs = fetch(f"{platform.url.rstrip('/')}/api/v1/runs/query", body=body, headers=platform.headers)
+    runs = fetch(f"{base}/api/v1/runs/query", body=body, headers=platform.headers)
     answer = answer_of(platform, runs, dict)
-    following = mapping_of(answer.get("cursors")).get("next")
-    return CallPage(_records(answer.get("runs")), [following] if following else None)
+    after = mapping_of(answer.get("cursors")).get("next")
+    return CallPage(_records(answer.get("runs")), ["v1", after] if after else None)
 
 
 def _records(records: object) -> list[Recorded]:
