@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import litellm
 from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
 
-from wiserouter_litellm.conversations.feedback_keys import feedback_key, reported_id
+from wiserouter_litellm.conversations.feedback_keys import feedback_key, keys_to_store, reported_id
 from wiserouter_litellm.deployments.litellm_compat import issued_id
 from wiserouter_litellm.deployments.registry import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.requests.json_objects import field_of, fields_of, id_and_messages
@@ -118,7 +118,7 @@ def keys_of_answer(response: object, mark: Mapping[str, Any], deployment_id: str
         Its figures.
     """
     (id_, messages), caller = id_and_messages(response), mark["caller"]
-    keys = [feedback_key(reported_id(id_), caller)] if isinstance(id_, str) else []
+    keys = [*keys_to_store(reported_id(id_), caller, chosen=False)] if isinstance(id_, str) else []
     values = _values_of_answer(response, messages, mark.get("lasting_ids", ()))
     if not values:
         return keys

@@ -29,7 +29,7 @@ def keys_of_decision(decision_id: str, call_id: str, caller: str | None, *, chos
 
 
 def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:
-    """Return the keys of a call: its caller's, and the administrators' where the proxy made its id.
+    """Return the keys of a call or an answer: its caller's, and the administrators' where no client chose its id.
 
     Examples
     --------

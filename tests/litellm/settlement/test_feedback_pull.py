@@ -15,12 +15,17 @@ def pull_settings(**pull):
     return settings_of({"groups": {"wise": WISE}, "feedback_pull": {"from": "langfuse", **pull}}).feedback_pull
 
 
-async def test_a_score_of_langfuse_reaches_the_call_it_is_about(provider, settled, monkeypatch):
+@pytest.mark.parametrize(
+    "about",
+    [lambda response: response._hidden_params["litellm_call_id"], lambda response: response.id],
+    ids=["call", "response"],
+)
+async def test_a_score_of_langfuse_reaches_the_call_it_is_about(provider, settled, monkeypatch, about):
     from wiserouter.fitting.platforms.score_pages import ScorePage, _langfuse_score
 
     router = fitted()
     callback = attach(llms(), "wise", router=router, budget=RICH)
-    response = await callback._router.acompletion(model="wise", messages=HI)
+    response = await callback._router.acompletion(model="wise", messages=HI, metadata={"user_api_key": "a"})
     await settled(lambda: router.status().charged == 1)
     score = {
         "id": "s1",
@@ -28,7 +33,7 @@ async def test_a_score_of_langfuse_reaches_the_call_it_is_about(provider, settle
         "value": 0.25,
         "dataType": "NUMERIC",
         "source": "EVAL",
-        "subject": {"kind": "trace", "id": response._hidden_params["litellm_call_id"]},
+        "subject": {"kind": "trace", "id": about(response)},
     }
     pages = [ScorePage([_langfuse_score(score)], None)]
     monkeypatch.setattr("wiserouter.integration.feedback_pull.score_pages", lambda *_: iter(pages))
