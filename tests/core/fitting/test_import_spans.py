@@ -119,6 +119,20 @@ def test_a_span_of_litellm_has_its_cost_and_its_call_id():
     assert (call.cost_usd, call.ids) == (0.002, ("s-1", "c-2"))
 
 
+def test_a_span_of_litellms_proxy_has_the_model_that_answered():
+    attributes, _ = KNOWN["LiteLLM"]
+    proxied = {**attributes, "litellm.model_group": "wise", "gen_ai.response.model": "wise"}
+    (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": proxied})
+    assert (call.model, call.group) == ("gpt-mini", "wise")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_spans_of_other_conventions_are_calls_where_phoenix_has_kept_them(name):
+    attributes, events = KNOWN[name]
+    kept = {"context": {"span_id": "s-1"}, "span_kind": "UNKNOWN", "attributes": attributes, "events": events}
+    assert len(list(SOURCES["phoenix"].calls(kept))) == 1
+
+
 def test_a_span_of_pydantic_ai_has_its_cost():
     (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": {**CHAT, **USED, "operation.cost": 0.002}})
     assert call.cost_usd == 0.002

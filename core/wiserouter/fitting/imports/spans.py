@@ -38,14 +38,14 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     """Yield the calls of models among the spans of a record."""
     for span in _spans(record):
         attributes = _attributes(span)
-        model = text_of(first_filled(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"))
+        model = text_of(first_filled(attributes, *(_LITELLM_MODELS if _LITELLM_ID in attributes else _MODELS)))
         if not _is_call(span, attributes, model):
             continue
         started_s = time_of(first_filled(span, "startTimeUnixNano", "start_time_unix_nano", "start_time"))
         ended_s = time_of(first_filled(span, "endTimeUnixNano", "end_time_unix_nano", "end_time"))
         session = text_of(first_filled(attributes, "gen_ai.conversation.id", "session.id"))
         parent = _without_mark(first_filled(span, *_PARENTS))
-        own = (_span_id(span), attributes.get("gen_ai.response.id"), attributes.get("litellm.call_id"))
+        own = (_span_id(span), attributes.get("gen_ai.response.id"), attributes.get(_LITELLM_ID))
         yield ImportedCall(
             ids=texts([*own, parent, _trace_id(span), session]),
             model=model,
@@ -57,7 +57,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
             cost_usd=first_number(attributes, *_COSTS),
             latency_s=seconds_between(started_s, ended_s),
             conversation=session,
-            group=text_of(attributes.get("gen_ai.request.model")),
+            group=text_of(first_filled(attributes, "litellm.model_group", "gen_ai.request.model")),
             failed="error.type" in attributes or _has_failed(span),
             parent=parent,
         )
@@ -85,12 +85,18 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
 def _is_call(span: Recorded, attributes: Recorded, model: str) -> bool:
     """Return True if a span calls a model by its kind and operation, or has neither and the name of a model."""
     kind = first_filled(attributes, "openinference.span.kind") or span.get("span_kind")
+    kind = None if kind == "UNKNOWN" else kind  # how Phoenix shows spans of other conventions
     operation = first_filled(attributes, "gen_ai.operation.name", "llm.request.type")
     if not kind and operation is None:
         return bool(model)
     calls_model = operation is None or str(operation) in _MODEL_OPERATIONS or is_text_call(str(operation))
     return str(kind or "LLM").upper() == "LLM" and calls_model
 
+
+_MODELS = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+_LITELLM_ID = "litellm.call_id"
+_LITELLM_MODELS = ("gen_ai.request.model", "llm.model_name")
+"""In its proxy the answer is said to be of the group that was asked for."""
 
 _INPUT = ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT = ("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens")
