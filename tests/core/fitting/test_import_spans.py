@@ -133,6 +133,17 @@ def test_spans_of_other_conventions_are_calls_where_phoenix_has_kept_them(name):
     assert len(list(SOURCES["phoenix"].calls(kept))) == 1
 
 
+def test_a_message_of_parts_in_a_table_of_phoenix_has_its_text_beside_empty_columns():
+    parts = [
+        {"message_content.type": "text", "message_content.text": "sort a list", "message_content.image": None},
+        {"message_content.type": "image", "message_content.text": None, "message_content.image": {"image.url": "u"}},
+    ]
+    message = {"message.role": "user", "message.content": None, "message.tool_calls": None, "message.contents": parts}
+    row = {"attributes.llm.model_name": "gpt-mini", "attributes.llm.input_messages": [message]}
+    (call,) = SOURCES["phoenix"].calls({"context.span_id": "s-1", "span_kind": "LLM", **row})
+    assert question_text(call.prompt) == "sort a list"
+
+
 def test_a_span_of_pydantic_ai_has_its_cost():
     (call,) = SOURCES["otel"].calls({"span_id": "s-1", "attributes": {**CHAT, **USED, "operation.cost": 0.002}})
     assert call.cost_usd == 0.002

@@ -225,7 +225,7 @@ def _message(given: Recorded) -> dict[str, Any]:
     if written and all("type" in mapping_of(one) for one in written):
         fields["content"] = written
     content = [mapping_of(one.get("message_content")) or _without_prefix(one, "message_content.") for one in parts]
-    return {"content": content, **fields} if content else fields
+    return {**fields, "content": content} if content and fields.get("content") is None else fields
 
 
 def _without_prefix(fields: Recorded, prefix: str) -> dict[str, Any]:
