@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from wiserouter.fitting.imports.calls import json_of
 from wiserouter.fitting.imports.sources import SOURCES
 from wiserouter.prompts.messages import question_text
 
@@ -142,6 +143,30 @@ def test_a_message_of_parts_in_a_table_of_phoenix_has_its_text_beside_empty_colu
     row = {"attributes.llm.model_name": "gpt-mini", "attributes.llm.input_messages": [message]}
     (call,) = SOURCES["phoenix"].calls({"context.span_id": "s-1", "span_kind": "LLM", **row})
     assert question_text(call.prompt) == "sort a list"
+
+
+def test_messages_that_pandas_has_written_to_csv_are_read():
+    written = str([{"message.role": "user", "message.content": "sort a 'list'"}])
+    row = {"attributes.llm.model_name": "gpt-mini", "attributes.llm.input_messages": written}
+    (call,) = SOURCES["phoenix"].calls({"context.span_id": "s-1", "span_kind": "LLM", **row})
+    assert question_text(call.prompt) == "sort a 'list'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'a', 'b'}",
+        "{'a': 1} is a dict",
+        "{'a': __import__('os')}",
+        "[{'a': array([1])}]",
+        "[{'a': " * 20_000,
+        "[{'" + "[" * 100_000,
+        "{'a': " + "-" * 100_000 + "1}",
+        f"{{'a': '{'b' * 2**20}'}}",
+    ],
+)
+def test_what_is_no_literal_of_an_object_stays_a_text(text):
+    assert json_of(text) == text
 
 
 def test_a_span_of_pydantic_ai_has_its_cost():

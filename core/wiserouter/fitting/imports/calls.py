@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -151,13 +152,34 @@ def list_of(value: object) -> Sequence[Any]:
 
 
 def json_of(value: object) -> object:
-    """Return the value of a text of JSON; any other value as it is."""
+    """Return the value of a text of JSON, or of the literal that pandas writes to csv; any other value as it is.
+
+    Examples
+    --------
+    >>> json_of('[{"role": "user"}]') == json_of("[{'role': 'user'}]")
+    True
+    """
     if not isinstance(value, str) or value.lstrip()[:1] not in {"[", "{", '"'}:
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
-        return value
+        return _literal_of(value)
+
+
+def _literal_of(text: str) -> object:
+    """Return an object of Python, or a list of them, that is written as a literal; any other text as it is."""
+    if not text.lstrip().startswith(("{'", "[{'")) or len(text) > _LONGEST_LITERAL:
+        return text
+    try:
+        found = literal_eval(text.strip())
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return found if isinstance(found, dict | list) else text
+
+
+_LONGEST_LITERAL = 2**20
+"""Longest literal that is read, in characters: its tree takes some hundred times its size."""
 
 
 def first_number(record: Recorded, *names: str) -> float | None:
