@@ -166,6 +166,17 @@ def test_the_parents_of_a_langsmith_run_may_be_text(text):
     assert call.ids == (str(UUID(int=1)), PARENT, ROOT, "s-1")
 
 
+@pytest.mark.parametrize("written", [str, json.dumps])
+def test_the_inputs_of_a_langsmith_run_may_be_text(written, tmp_path):
+    run = langsmith_run()
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    for call in SOURCES["langsmith"].calls({**run, "inputs": written(run["inputs"]), "extra": written(run["extra"])}):
+        log.add(call, None)
+    log.finish()
+    rows = pl.read_parquet(tmp_path / "a.parquet")
+    assert (rows["prompt"].to_list(), rows["model"].to_list()) == (["sort a list"], ["gpt-mini"])
+
+
 def test_old_observations_of_langfuse_have_their_tokens_beside_the_model():
     old = {name: value for name, value in OBSERVATION.items() if name != "usageDetails"}
     (call,) = SOURCES["langfuse"].calls({**old, "promptTokens": 100, "completionTokens": 20, "input": "42"})
