@@ -22,7 +22,7 @@ from wiserouter.fitting.imports.run_import import Wanted, import_files, import_p
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import UNIT, Scale
-from wiserouter.fitting.platforms.call_pages import call_pages, scores_of_platform
+from wiserouter.fitting.platforms.call_pages import call_pages, check_has_pages, scores_of_platform
 from wiserouter.fitting.platforms.score_pages import platform_of
 from wiserouter.operating.since import age_s, start_s
 
@@ -81,6 +81,7 @@ def import_log(
             finally:
                 tables.close()
         elif any(one.startswith(_HTTP) for one in inputs):
+            check_has_pages(source)
             platform = platform_of(source, os.environ, _only_address(inputs), project)
             since_s, until_s = wanted.since_s or 0.0, time.time()
             pages = call_pages(platform, since_s, until_s, log.cursor)

@@ -148,6 +148,12 @@ def test_what_has_no_pages_is_named():
         next(call_pages(platform_of("langsmith", KEYS, "http://a"), 0.0, 1.0))
 
 
+@pytest.mark.parametrize("name", ["mlflow", "phoenix", "otel", "litellm-payloads"])
+def test_the_command_says_which_systems_have_no_address(name, tmp_path):
+    told = CliRunner().invoke(app, ["log", "import", name, "http://127.0.0.1:9", "-o", str(tmp_path / "a.parquet")])
+    assert str(told.exception).startswith(f"calls of {name} are read from files, got an address: export them")
+
+
 def test_a_server_that_gives_the_same_place_again_is_not_asked_without_end():
     fetch = lambda *_, **__: {"data": [], "meta": {"cursor": "same"}}  # noqa: E731
     platform = platform_of("langfuse", KEYS, "http://a")

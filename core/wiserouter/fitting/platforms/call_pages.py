@@ -58,9 +58,8 @@ def call_pages(
     HttpRefused, OSError, InvalidInput
         As `fetch` does, or if the platform shows its calls in files only.
     """
-    read = {"langfuse": _langfuse, "langsmith": _langsmith}.get(platform.name)
-    if read is None:
-        raise InvalidInput(f"calls of {platform.name} are read from files: export them", value=platform.name)
+    check_has_pages(platform.name)
+    read = _langfuse if platform.name == "langfuse" else _langsmith
     while True:
         page = read(platform, since_s, until_s, cursor, fetch)
         yield page
@@ -68,6 +67,12 @@ def call_pages(
             return
         check_goes_on(platform, cursor, page.cursor)
         cursor = page.cursor
+
+
+def check_has_pages(name: str) -> None:
+    """Raise `InvalidInput` where the calls of a system are read from files alone."""
+    if name not in {"langfuse", "langsmith"}:
+        raise InvalidInput(f"calls of {name} are read from files, got an address: export them", value=name)
 
 
 def scores_of_platform(platform: Platform, since_s: float, fetch: Fetch = request_json) -> Iterator[ImportedScore]:
