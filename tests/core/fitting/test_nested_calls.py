@@ -75,7 +75,8 @@ def mlflow_span(own, parent, name):
 def mlflow_trace():
     """Return a trace of an agent, with the tracing of LangChain and of OpenAI's client switched on."""
     spans = [mlflow_span("hahnKE3GILc=", "Djz288UXbWI=", "ChatOpenAI"), mlflow_span("MyjkCwm2VIQ=", "hahnKE3GILc=", "")]
-    return {"info": {"trace_id": "tr-1"}, "data": {"spans": spans}}
+    score = {"assessment_name": "helpful", "span_id": "3328e40b09b65484", "feedback": {"value": True}, "valid": True}
+    return {"info": {"trace_id": "tr-1", "assessments": [score]}, "data": {"spans": spans}}
 
 
 def imported(source, records, path):
@@ -88,8 +89,9 @@ def imported(source, records, path):
     return pl.read_parquet(path / "a.parquet"), counts
 
 
-def test_a_trace_of_mlflow_has_a_call_of_langchain_once(tmp_path):
+def test_a_trace_of_mlflow_has_a_call_of_langchain_once_with_the_score_of_either_span(tmp_path):
     rows, counts = imported("mlflow", [mlflow_trace()], tmp_path)
+    assert rows["reward"].to_list() == [1.0]
     assert (rows["group"].to_list(), rows["cost_usd"].to_list()) == (["ChatOpenAI"], [1.245e-05])
     assert (counts.calls, counts.repeated) == (1, 1)
 

@@ -17,7 +17,7 @@ class NestedCalls:
 
     def __init__(self) -> None:
         self._around: set[int] = set()
-        self._counted_within: set[int] = set()
+        self._within: dict[int, list[tuple[str, float | None]]] = {}
 
     def add(self, calls: Iterable[ImportedCall]) -> None:
         """Take calls, all of them before any is asked about."""
@@ -25,11 +25,19 @@ class NestedCalls:
             if call.failed or not call.ids or not call.model or not call.prompt:
                 continue
             self._around.update((hash((call.ids[0], None)), hash((call.ids[0], call.output_tokens))))
-            if call.output_tokens is not None:
-                self._counted_within.add(hash(call.parent))
+            if call.parent:
+                self._within.setdefault(hash(call.parent), []).append((call.ids[0], call.output_tokens))
 
     def repeats(self, call: ImportedCall) -> bool:
         """Return True if another call is kept in place of this one."""
         if call.parent and hash((call.parent, call.output_tokens)) in self._around:
             return True
-        return call.output_tokens is None and bool(call.ids) and hash(call.ids[0]) in self._counted_within
+        return call.output_tokens is None and any(tokens is not None for _, tokens in self._directly_within(call))
+
+    def named(self, call: ImportedCall) -> ImportedCall:
+        """Return a call that is kept, with the ids of those that it stands for: a score may mean these."""
+        within = [id_ for id_, tokens in self._directly_within(call) if tokens in {None, call.output_tokens}]
+        return call._replace(ids=(*call.ids[:1], *within, *call.ids[1:])) if within else call
+
+    def _directly_within(self, call: ImportedCall) -> list[tuple[str, float | None]]:
+        return self._within.get(hash(call.ids[0]), []) if call.ids else []

@@ -169,7 +169,7 @@ def _not_met(
             counts.repeated += 1
         else:
             met.add(key)
-            yield call
+            yield nested.named(call)
 
 
 def _add(calls: Iterable[ImportedCall], scores: Scores, wanted: Wanted, log: LogWriter) -> None:
