@@ -39,8 +39,8 @@ class ImportedCall(NamedTuple):
         The name under which the caller asked for a model.
     failed : bool
         Whether it has no answer, or one from a cache of answers.
-    parent : str
-        The id of the step directly around it; empty where it has none.
+    parent : str or None
+        The id of the step directly around it; empty where it has none, None where the system knows no steps.
     """
 
     ids: tuple[str, ...]
@@ -55,7 +55,7 @@ class ImportedCall(NamedTuple):
     conversation: str = ""
     group: str = ""
     failed: bool = False
-    parent: str = ""
+    parent: str | None = None
 
 
 class ImportedScore(NamedTuple):

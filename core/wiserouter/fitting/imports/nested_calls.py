@@ -22,7 +22,7 @@ class NestedCalls:
     def add(self, calls: Iterable[ImportedCall]) -> None:
         """Take calls, all of them before any is asked about."""
         for call in calls:
-            if call.failed or not call.ids or not call.model or not call.prompt:
+            if call.parent is None or call.failed or not call.ids or not call.model or not call.prompt:
                 continue
             self._around.update((hash((call.ids[0], None)), hash((call.ids[0], call.output_tokens))))
             if call.parent:
