@@ -220,7 +220,7 @@ def cost_usd(price: Price, usage: Usage) -> float:
     0.00019
     """
     rounded = _input_usd(price, usage) + _output_usd(price, usage)
-    return min(rounded, _worst_usd(price, usage.input_tokens, usage.output_tokens))
+    return min(rounded, worst_case_usd(price, usage.input_tokens, usage.output_tokens))
 
 
 def _input_usd(price: Price, usage: Usage) -> float:
@@ -236,40 +236,19 @@ def _output_usd(price: Price, usage: Usage) -> float:
     return visible * price.output + usage.reasoning_tokens * price.reasoning_usd
 
 
-def worst_case_usd(price: Price, input_tokens: int, max_output_tokens: int) -> float:
-    """Return the most that a call can cost: every token at the highest price of its side.
-
-    Parameters
-    ----------
-    price : Price
-        USD per token, of each kind.
-    input_tokens : int
-        An upper bound on the prompt's tokens (`TokenCount.at_most`).
-    max_output_tokens : int
-        The most tokens that the call may return, reasoning included.
-
-    Raises
-    ------
-    InvalidInput
-        If a count is negative or not whole.
-
-    Examples
-    --------
-    >>> price = Price.per_million(input=2.0, output=8.0, cache_write=2.5)
-    >>> round(worst_case_usd(price, input_tokens=100, max_output_tokens=10), 9)
-    0.00033
-    """
-    inputs = check_count("input_tokens", input_tokens)
-    outputs = check_count("max_output_tokens", max_output_tokens)
-    return _worst_usd(price, inputs, outputs)
-
-
 def highest_prices(price: Price) -> tuple[float, float]:
     """Return the highest price of an input token and of an output token, in USD."""
     return max(price.input, price.cache_read_usd, price.cache_write_usd), max(price.output, price.reasoning_usd)
 
 
-def _worst_usd(price: Price, input_tokens: int, output_tokens: int) -> float:
-    """Return the cost of a call whose every token has the highest price of its side."""
+def worst_case_usd(price: Price, input_tokens: int, output_tokens: int) -> float:
+    """Return the most that a call of so many tokens can cost: every token at the highest price of its side.
+
+    Examples
+    --------
+    >>> price = Price.per_million(input=2.0, output=8.0, cache_write=2.5)
+    >>> round(worst_case_usd(price, input_tokens=100, output_tokens=10), 9)
+    0.00033
+    """
     highest_input, highest_output = highest_prices(price)
     return input_tokens * highest_input + output_tokens * highest_output
