@@ -60,10 +60,10 @@ def list_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
     return np.where([price is None for price in prices], np.inf, listed_usd(estimates, *prices))
 
 
-def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray | None:
+def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray:
     """Return the centred logarithm of the list cost of a mean call at each price, of shape (n_models,).
 
-    A model without a price, or a free one, is at the mean. None where fewer than two models have a price.
+    A model without a price, or a free one, is at the mean.
 
     Examples
     --------
@@ -73,11 +73,10 @@ def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArr
     input_tokens, output_tokens = (float(tokens.mean()) for tokens in tokens_per_call(estimates))
     listed = np.array([0.0 if p is None else p.input * input_tokens + p.output * output_tokens for p in prices])
     priced = listed > 0
-    if priced.sum() < 2:
-        return None
-    of_priced = np.log(listed[priced])
     logs = np.zeros(len(listed))
-    logs[priced] = of_priced - of_priced.mean()
+    if priced.any():
+        of_priced = np.log(listed[priced])
+        logs[priced] = of_priced - of_priced.mean()
     return logs
 
 

@@ -163,10 +163,9 @@ class OptimisticEstimates:
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
         return MeansAndBounds(mean, reward, cost)
 
-    def _take_rewards(self, of_rewards: Spreads, log_price: FloatArray | None) -> None:
+    def _take_rewards(self, of_rewards: Spreads, log_price: FloatArray) -> None:
         seen = self._estimates
         self._noise = variance_of_reward(of_rewards)
-        log_price = np.zeros(seen.shape[1]) if log_price is None else log_price
         of = self._fitted(log_price)
         self._kappa = min(self._noise / max(of.interaction, _WEAK), _STRONG)
         self._prior_reward = self._kappa * mean_within_range(of.mean, np.sqrt(of.variance))
