@@ -33,11 +33,8 @@ def ceiling_of(plan: Plan) -> Ceiling:
     Ceiling(spend_usd=2.0, model=0)
     """
     freq, reward, cost_usd = plan.freq, plan.reward, plan.cost_usd
-    contexts, model = np.arange(len(freq)), reward.argmax(axis=1)
-    most, last = reward[contexts, model], reward.shape[1] - 1 - reward[:, ::-1].argmax(axis=1)
-    tied = np.flatnonzero(last != model)
-    best = reward[tied] == most[tied, np.newaxis]
-    model[tied] = np.where(best, cost_usd[tied], np.inf).argmin(axis=1)
-    taken = freq * (most > 0.0) if plan.allow_skip else freq
-    spend_usd = float(taken @ cost_usd[contexts, model])
-    return Ceiling(spend_usd, int(np.bincount(model, taken, reward.shape[1]).argmax()))
+    best = reward == reward.max(axis=1, keepdims=True)
+    model = np.where(best, cost_usd, np.inf).argmin(axis=1)
+    cells = np.arange(len(freq)), model
+    taken = freq * (reward[cells] > 0.0) if plan.allow_skip else freq
+    return Ceiling(float(taken @ cost_usd[cells]), int(np.bincount(model, taken, reward.shape[1]).argmax()))
