@@ -28,6 +28,7 @@ from wiserouter.evaluation.baselines.base import (
     Training,
 )
 from wiserouter.evaluation.baselines.histories import dense
+from wiserouter.evaluation.baselines.practice import PracticeCalls
 from wiserouter.fitting.fit_residuals import fit_residuals
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals, Sample
@@ -149,7 +150,7 @@ def _practise(server: RouterServer, training: Training, passes: int, rng: np.ran
     """Serve the training half in random order, `passes` times."""
     for _ in range(passes):
         for i in rng.permutation(training.n_queries).tolist():
-            query, calls = training.query(i), _PracticeCalls(training, i)
+            query, calls = training.query(i), PracticeCalls(training, i)
             server.serve(query, Funds(0.0, 0), calls.call)
             for model, (reward, cost_usd) in calls.answers.items():
                 server.learn(query, model, reward, cost_usd)
@@ -163,15 +164,3 @@ def explored(training: Training, passes: int, rng: np.random.Generator) -> Estim
     router.start(Budget(float(training.answers.cost_usd.sum()) * passes, n))
     _practise(RouterServer(router), training, passes, rng)
     return router.estimates
-
-
-class _PracticeCalls:
-    """The calls on one query of the training half."""
-
-    def __init__(self, training: Training, query: int) -> None:
-        self._training, self._query = training, query
-        self.answers: dict[int, tuple[float, float]] = {}
-
-    def call(self, model: int) -> float:
-        self.answers[model] = self._training.ask(self._query, model)
-        return self.answers[model][1]
