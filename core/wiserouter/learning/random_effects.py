@@ -141,7 +141,7 @@ def variance_of_reward(of_rewards: Spreads) -> float:
     Examples
     --------
     >>> none = np.zeros(2)
-    >>> variance_of_reward(Spreads(none, none, none > 0.0, freedom=none, strength=None))
+    >>> variance_of_reward(Spreads(none, none > 0.0, freedom=none, strength=None))
     0.25
     """
     inside, freedom = float(of_rewards.freedom @ of_rewards.within), float(of_rewards.freedom.sum())

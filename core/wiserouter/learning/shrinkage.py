@@ -28,14 +28,14 @@ PRIOR_COUNT = 2.0
 
 
 class Spreads(NamedTuple):
-    """Variances within and between the cells of each column, and the strength that follows from them.
+    """Variances within the cells of each column, and the strength that follows from these and those between cells.
 
     Attributes
     ----------
-    within, between : ndarray of shape (n_models,)
-        The variances of each column.
+    within : ndarray of shape (n_models,)
+        The variance of each column within its cells.
     identified : ndarray of bool of shape (n_models,)
-        Whether the data identify both.
+        Whether the data identify it, and that between the cells.
     freedom : ndarray of shape (n_models,)
         Degrees of freedom of the variance within: observations beyond the first of each cell.
     strength : float or None
@@ -46,7 +46,6 @@ class Spreads(NamedTuple):
     """
 
     within: FloatArray
-    between: FloatArray
     identified: NDArray[np.bool_]
     freedom: FloatArray
     strength: float | None
@@ -103,7 +102,7 @@ def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads
     identified = (n > cells) & (cells > 1) & (spread_count > 0)
     between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
     varies = identified & (within + between > 0)
-    return Spreads(within, between, identified, freedom, _strength(within[varies], between[varies]))
+    return Spreads(within, identified, freedom, _strength(within[varies], between[varies]))
 
 
 def _strength(within: FloatArray, between: FloatArray) -> float | None:
