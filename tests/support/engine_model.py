@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any
 
 from wiserouter.budgets.run_caps import RunCap
+from wiserouter.stores.engines.acknowledgements import Acknowledge
 from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, Reply, WindowState
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import (
@@ -135,6 +136,7 @@ class ModelEngine:
         self.answers: dict[str, str] = {}
         self.conversations: dict[str, tuple[KeepConversation, float]] = {}
         self.caps: dict[str, OpenCap] = {}
+        self.workers: dict[str, float] = {}
 
     def exchange(self, events, reading=NOTHING, within_s=None):
         with self.lock:
@@ -151,9 +153,14 @@ class ModelEngine:
                 self.end_lease(name, held)
         self.conversations = {key: kept for key, kept in self.conversations.items() if kept[1] > self.now_s}
         self.caps = {key: one for key, one in self.caps.items() if not one.is_over(self.now_s)}
+        results = []
+        for event in events:
+            results.append(getattr(self, _method(event))(event))
+            if isinstance(event, Acknowledge) and results[-1] < event.received_s:
+                break
         return Reply(
             self.now_s,
-            [getattr(self, _method(event))(event) for event in events],
+            results,
             {scope: self.account(scope) for scope in self.asked(reading.scopes) if scope in self.accounts},
             {name: dict(self.sums[name]) for name in reading.sums},
             {name: self.notes[name] for name in reading.notes if name in self.notes},
@@ -208,6 +215,12 @@ class ModelEngine:
         fits = all(usd <= self.left_usd(i) + 1e-12 * self.windows[i].amount_usd for i in hard)
         return "ok" if fits else "refused"
 
+    def acknowledge(self, event: Acknowledge):
+        known_s = self.workers.get(event.worker, 0.0)
+        if known_s >= event.received_s:
+            self.workers[event.worker] = self.now_s
+        return known_s
+
     def open(self, event: Open):
         there = self.accounts.get(event.scope)
         if there is not None and there.generation != event.generation:
@@ -218,8 +231,21 @@ class ModelEngine:
         self.accounts[event.scope] = AccountState(event.generation + 1, event.terms, ids, event.token)
         return event.generation + 1
 
+    def is_replaced(self, there: AccountState | None, event: Restore) -> bool:
+        """Return True if an account is in an older state, which is then forgotten."""
+        is_former = there is not None and event.former and there.restored == event.former
+        if not is_former or event.generation <= there.generation:
+            return False
+        for window in there.windows:
+            del self.windows[window]
+        self.leases.pop(event.lease, None)
+        del self.accounts[event.scope]
+        return True
+
     def restore(self, event: Restore):
         there, former = self.accounts.get(event.scope), self.restores.get(event.scope)
+        if self.is_replaced(there, event):
+            there = former = None
         if there is None:
             is_kept = all(window.id in self.windows for window in event.windows)
             self.open(Open(event.scope, event.generation - 1, event.terms, event.windows))
@@ -292,7 +318,7 @@ class ModelEngine:
         return "ok"
 
     def reserve(self, event: Reserve):
-        if event.id in self.calls:
+        if event.id in self.calls and not self.is_stranded(self.calls[event.id]):
             return "ok"
         answer = self.admits(event.windows, event.held_usd)
         if answer == "unknown" or (answer != "ok" and event.lease is None):
@@ -313,9 +339,12 @@ class ModelEngine:
             del self.caps[key]
         return "ok"
 
+    def is_stranded(self, call):
+        return call.state == "in flight" and not set(call.reserve.windows) <= set(self.windows)
+
     def settle(self, event: Settle):
         call = self.calls.get(event.id)
-        if call is None:
+        if call is None or self.is_stranded(call):
             return "unknown"
         key = ("settle", event.token)
         if key not in call.results:

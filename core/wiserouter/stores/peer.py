@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from wiserouter.stores.engines.base import Reply
     from wiserouter.stores.engines.events import Event
@@ -30,8 +30,8 @@ class Peer(Protocol):
         """Take over the sums as they are after the events of `outgoing`."""
         ...
 
-    def begin_again(self) -> None:
-        """Expect sums that begin again at 0: the store has lost its data, and what was learned from it stays."""
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Expect sums that begin again at `sums`: the store has lost data, and what was learned from them stays."""
         return
 
     def hasten(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, state, window
+from wiserouter.stores.engines.acknowledgements import Acknowledge
 from wiserouter.stores.engines.base import ReadRequest
 from wiserouter.stores.engines.events import Open, Restore, Spend
 
@@ -130,3 +131,38 @@ def check_a_restored_window_renews(place):
     assert apply(engine, restore(TWO, 2.0)) == [1]
     assert state(engine).id == "v"
     assert counters(engine) == {}
+
+
+def check_events_after_a_reply_that_the_engine_does_not_know_are_not_applied(place):
+    engine = opened(place)
+    first = engine.exchange([Acknowledge("one", 0.0), reserve("a")])
+    assert first.results == [0.0, "ok"]
+    place.advance(place.short_s)
+    second = engine.exchange([Acknowledge("one", first.now_s), reserve("b")])
+    assert second.results == [first.now_s, "ok"]
+    ahead = second.now_s + place.short_s
+    assert engine.exchange([Acknowledge("one", ahead), reserve("c")]).results == [second.now_s]
+    assert engine.exchange([Acknowledge("two", ahead), reserve("c")]).results == [0.0]
+    assert counters(engine)["in_flight"] == 2
+    assert engine.exchange([Acknowledge("one", second.now_s)]).results == [second.now_s]  # nothing was kept
+
+
+def check_a_later_view_takes_the_place_of_an_older_state(place):
+    engine, window_of = place.open(), window("w", 4.0)
+    before = Open("s", 0, "old terms", (window_of,), "t0"), Open("outer", 0, "terms", (window("o", 9.0),), "t0")
+    assert apply(engine, *before, reserve("a", "w", "o"), reserve("b", "w", "o")) == [1, 1, "ok", "ok"]
+    apply(engine, restore(ONE, 1.0, held_usd=0.5), lease("l", 0.5, "w", "o"))
+    view = restore(TWO, 2.0, held_usd=0.25, generation=2, named="v")._replace(former="t0")
+    assert apply(engine, view._replace(former="another"), view, view) == [1, 2, 2]
+    assert counters(engine) == {**TWO, "leased_usd": 0.25}
+    account = engine.exchange([], ReadRequest(["s"])).accounts["s"]
+    assert (account.generation, account.terms, account.restored, account.windows[0].id) == (2, "terms", "t", "v")
+    assert apply(engine, charge("a", 0.125)) == ["unknown"]  # its worker reserves it again in the present windows
+    assert apply(engine, reserve("a", "v", "o", lease="lost"), charge("a", 0.125)) == ["ok", "in flight"]
+    assert counters(engine)["spent_usd"] == 0.625
+    assert counters(engine, scope="outer") == {
+        "spent_usd": 0.125, "debited_usd": 0.125, "decided": 2, "charged": 1,
+        "reserved_usd": 0.25, "expected_usd": 0.125, "in_flight": 1, "leased_usd": 0.5,
+    }  # fmt: skip
+    assert apply(engine, restore(TWO, 3.0, generation=2, named="v", held_usd=0.5)) == [2]
+    assert counters(engine)["leased_usd"] == 0.25

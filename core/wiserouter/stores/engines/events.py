@@ -33,6 +33,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from wiserouter.budgets.run_caps import RunCap
+from wiserouter.stores.engines.acknowledgements import Acknowledge
 from wiserouter.stores.engines.changes import Change
 
 COUNTERS = (
@@ -65,10 +66,8 @@ class WindowOpening(NamedTuple):
         The budget.
     hard, rollover : bool
         Whether the limit is hard, and whether the next window receives the amount left in this one.
-    counters : mapping of str to float
-        Initial counters, where an engine has lost its data; otherwise zeros.
-    carried_usd : float, USD
-        The amount carried over from the window before, likewise.
+    counters, carried_usd : mapping of str to float, and USD
+        Initial counters, and the amount carried over, where an engine has lost its data; otherwise zeros.
     """
 
     id: str
@@ -108,13 +107,13 @@ class Restore(NamedTuple):
     Several workers may restore one account, each from its own view. The first one opens it; one with a later view then
     replaces the earlier: the counters change by the difference of the two views, so that what was counted meanwhile is
     kept. A view that is not later, or of another generation, changes nothing. Where the account alone was lost, it is
-    opened on its windows, which have counted everything; where it was opened by `former`, the view is added to it.
+    opened on its windows, which have counted everything; where it was opened by `former`, the view is added to it, or,
+    with a later generation, takes its place, as where the engine has gone back to an older state of it.
 
     Attributes
     ----------
     scope, generation, terms, windows
-        As of `Open`, with the generation of the account itself. The counters of the windows are those last seen,
-        without calls in flight and leases.
+        As of `Open`, with its own generation, and counters as last seen, without calls in flight and leases.
     token : str
         The name that this worker gives to the loss; reported as `AccountState.restored` if it opens the account.
     as_of_s : float, seconds since 1970
@@ -124,7 +123,7 @@ class Restore(NamedTuple):
     closed_s : float, seconds
         Time in which hard limits of the account admit nothing but calls on a lease: later views may still come.
     former : str
-        `AccountState.restored` where a worker that did not know the account has opened it, else "".
+        `AccountState.restored` of the account that the view is added to, or replaces, else "".
     """
 
     scope: str
@@ -176,9 +175,9 @@ class Renew(NamedTuple):
 class Reserve(NamedTuple):
     """Reserve the cost of a call in all its windows; result: "ok", or "refused" where a hard limit has no room.
 
-    Delivered twice under one id, it reserves once and the result is "ok" both times. Where a window does not exist, the
-    result is "unknown" and nothing changes; where a hard limit was restored just now (`Restore`), it is "closed"; where
-    only a cap does not admit it, it is "capped".
+    Delivered twice under one id, it reserves once and the result is "ok" both times, unless a window of the call is
+    gone. Where one of its own does not exist, the result is "unknown" and nothing changes; where a hard limit was
+    restored just now (`Restore`), it is "closed"; where only a cap does not admit it, it is "capped".
 
     Attributes
     ----------
@@ -193,8 +192,8 @@ class Reserve(NamedTuple):
     record : str
         Opaque text, returned by `Find`.
     lease : str or None
-        The lease that the money is taken from, as far as the lease goes, also where its rest was presumed. Such a
-        reservation is never "refused" nor "closed", even where the lease does not exist.
+        The lease that the money is taken from, as far as it goes, also where its rest was presumed. Such a reservation
+        is never "refused" nor "closed", even where the lease does not exist.
     caps : tuple of RunCap
         The caps of its run, which must also bear it.
     counts : bool
@@ -218,7 +217,7 @@ class Reserve(NamedTuple):
 class Settle(NamedTuple):
     """Charge, release or presume a call; result: its state before, "unknown", or "again" where nothing changes.
 
-    The call counts in the windows of its reservation; windows that no longer exist are skipped.
+    The call counts in the windows of its reservation; where one of a call in flight is gone, the call is "unknown".
 
     A charge is "again" where the call was charged before, a release where it was charged or released before, and a
     presumption where it is not in flight. The same `token` delivered twice gets the first result.
@@ -380,7 +379,8 @@ class EndConversation(NamedTuple):
 
 
 Event = (
-    Open
+    Acknowledge
+    | Open
     | Restore
     | Amend
     | Change

@@ -6,7 +6,7 @@
 --                    restored); the latest view that it was restored from: restored_s, restored_usd, restored_view;
 --                    where runs commit an amount: committed_usd, committing (how many)
 --   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many),
---                    closed_until_s (where it was restored); for the cap of a run: cap (its key), ttl_s, until_s
+--                    run, base (the counters before this run of the server), closed_until_s (where it was restored); for the cap of a run: cap (its key), ttl_s, until_s
 --   :call:ID         a decision: its reservation, continues (1 for a call that uses no request of the horizon), its
 --                    outcome, the result of each token
 --   :lease:ID        held_usd, windows, presumed (1 where its rest counts as spent)
@@ -18,6 +18,7 @@
 --   :alias:NAME, :spent:TOKEN, :changed:TOKEN, :learnt:..., :note:NAME   texts
 --   :sums:NAME       cells
 --   :scopes          the scopes that have an account
+--   :worker:NAME     the time of the last exchange of a worker
 --
 -- Schema 1 returned what was not settled in time: its windows count such calls as `expired`, and its calls have that
 -- state. They are read as presumed at a cost of 0. Schema 2 knows neither runs nor the counter continuing.
@@ -27,11 +28,19 @@ local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
 local ANSWER_S = 86400  -- as long as the answer to a change is remembered
+local WORKER_S = 90 * 86400  -- as long as the last exchange of a worker is remembered
 local DUE, SCOPES = BASE .. ':due', BASE .. ':scopes'
 local CONVERSATIONS, CAPS = BASE .. ':conversations', BASE .. ':caps'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
   'released', 'presumed', 'leased_usd', 'presumed_usd', 'continuing'}
 local WINDOW = {'amount_usd', 'carried_usd', 'skipped', 'leases', unpack(COUNTERS)}
+
+local function told(section, what)
+  local info = redis.pcall('INFO', section)  -- its user may lack the permission
+  return type(info) == 'string' and string.match(info, what .. ':(%x+)') or ''
+end
+
+local RUN = told('server', 'run_id') .. told('replication', 'master_replid')  -- another after a restart or a failover
 
 local time = redis.call('TIME')
 local now_s = time[1] + time[2] / 1e6
@@ -200,7 +209,15 @@ local function carry_over(one)
   end
 end
 
+local function begin_run(one)
+  if RUN == '' or one.is.run == RUN or one.is.cap then return end
+  local base = {}
+  for _, field in ipairs(COUNTERS) do base[field] = text(one.is[field]) end
+  put(one, {run = RUN, base = cjson.encode(base)})
+end
+
 local function count(one, deltas, sign)
+  begin_run(one)
   for field, delta in pairs(deltas) do
     one.is[field], one.changed[field] = one.is[field] + sign * delta, true
   end
@@ -454,6 +471,12 @@ local function call_of(id)
   return call
 end
 
+local function is_stranded(call)  -- a window that it counts in is gone
+  if call.is.state ~= 'in flight' then return false end
+  local _, all_there = each(call.windows)
+  return not all_there
+end
+
 local function scores_of(call)  -- by source; earlier versions kept one reward
   if call.is.scores then
     if not pcall(cjson.decode, call.is.scores) then damaged(call.key .. ' scores') end
@@ -569,6 +592,16 @@ end
 
 local apply = {}
 
+local behind = false
+
+function apply.Acknowledge(event)
+  local key = BASE .. ':worker:' .. event.worker
+  local known_s = text_at(key) or '0'
+  behind = number(known_s, key) < event.received_s
+  if not behind then keep(key, text(now_s), WORKER_S) end
+  return known_s
+end
+
 function apply.Open(event)
   local account = row('account', event.scope)
   if exists(account) then
@@ -617,6 +650,33 @@ local function set_apart(event, more_usd)
   later('ZADD', DUE, text(now_s + event.ttl_s), 'lease:' .. event.lease)
 end
 
+-- The counters of a window since the server has gone back. What was presumed since was in flight before.
+local function counted_since(one)
+  if not one or not one.is.base or one.is.run ~= RUN then return {} end
+  local base, more = cjson.decode(one.is.base), {}
+  for _, counter in ipairs(COUNTERS) do
+    more[counter] = one.is[counter] - number(base[counter], one.key .. ' base ' .. counter)
+  end
+  return {
+    spent_usd = more.spent_usd - more.presumed_usd,
+    debited_usd = more.debited_usd - more.presumed_usd,
+    decided = more.decided - more.in_flight - more.presumed,
+    charged = more.charged,
+    released = more.released,
+  }
+end
+
+local function replace(event, account)
+  local since = {}
+  return_lease(event.lease)
+  for level, id in ipairs(list(account.is.windows, account.key .. ' windows')) do
+    local one = window(id)
+    since[level] = counted_since(one)
+    if one then drop(one) end
+  end
+  return since
+end
+
 local function has_windows(opened)
   for _, one in ipairs(opened) do
     if not window(one.id) then return false end
@@ -626,14 +686,18 @@ end
 
 function apply.Restore(event)
   local account, earlier, earlier_usd = row('account', event.scope), {}, 0
-  if not exists(account) then
-    local is_kept = has_windows(event.windows)
+  local is_former = exists(account) and event.former ~= '' and account.is.restored == event.former
+  local replaces = is_former and number(account.is.generation, account.key .. ' generation') < event.generation
+  local since = replaces and replace(event, account) or {}
+  if not exists(account) or replaces then
+    local is_kept = not replaces and has_windows(event.windows)
     local windows = is_kept and event.windows or {}
+    if replaces then put(account, {generation = event.generation - 1}) end
     apply.Open({scope = event.scope, generation = event.generation - 1, terms = event.terms, windows = windows})
     put(account, {restored = event.token})
     if is_kept then return text(event.generation) end  -- its windows have counted everything
     put(account, {windows = '[]'})
-  elseif event.former ~= '' and account.is.restored == event.former then
+  elseif is_former then
     put(account, {restored = event.token})
   else
     local generation = number(account.is.generation, account.key .. ' generation')
@@ -643,6 +707,9 @@ function apply.Restore(event)
     earlier = cjson.decode(account.is.restored_view)
   end
   restore_windows(event, account, earlier)
+  for level, counted in pairs(since) do
+    if event.windows[level] then count(window(event.windows[level].id), counted, 1) end
+  end
   set_apart(event, event.held_usd - earlier_usd)
   put(account, {restored_s = event.as_of_s, restored_usd = event.held_usd})
   return text(event.generation)
@@ -707,8 +774,13 @@ function apply.Renew(event)
 end
 
 function apply.Reserve(event)
-  local call = row('call', event.id)
-  if exists(call) then return 'ok' end
+  local call = call_of(event.id)
+  if call and not is_stranded(call) then return 'ok' end
+  if call then
+    for _, one in ipairs(each(call.windows)) do count(one, counts(call, 'in flight'), -1) end
+    drop(call)
+  end
+  call = row('call', event.id)
   local windows, all_there = each(event.windows)
   if not all_there then return 'unknown' end
   local leased = event.lease ~= cjson.null
@@ -736,7 +808,7 @@ end
 
 function apply.Settle(event)
   local call = call_of(event.id)
-  if not call then return 'unknown' end
+  if not call or is_stranded(call) then return 'unknown' end
   local token, state, to = 'settle:' .. event.token, state_of(call), event.to
   if call.is[token] then return call.is[token] end
   local again = state == 'charged' or state == to or (state ~= 'in flight' and to == 'presumed')
@@ -904,7 +976,10 @@ if version > SCHEMA then error('NEWER ' .. schema .. ';', 0) end
 if version < SCHEMA and #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
 end_overdue()
 local results = {}
-for i, event in ipairs(request.events) do results[i] = (apply[event.kind] or of_runs()[event.kind])(event) end
+for i, event in ipairs(request.events) do
+  results[i] = (apply[event.kind] or of_runs()[event.kind])(event)
+  if behind then break end
+end
 local reply = {
   text(now_s),
   results,

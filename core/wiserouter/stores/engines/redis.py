@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
+from wiserouter.stores.engines.acknowledgements import Acknowledge
 from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, ReadRequest, Reply, WindowState
 from wiserouter.stores.engines.events import (
     COUNTERS,
@@ -319,7 +320,7 @@ def _reply(events: Sequence[Event], answer: list[Any]) -> Reply:
     now_s, results, accounts, sums, notes, caps = answer
     return Reply(
         float(now_s),
-        [_READ.get(type(event), _text)(result) for event, result in zip(events, results, strict=True)],
+        [_READ.get(type(event), _text)(result) for event, result in zip(events, results, strict=False)],
         {_text(scope): _account(*rest) for scope, *rest in accounts},
         {_text(name): _cells(flat) for name, flat in sums},
         {_text(name): _text(note) for name, note in notes},
@@ -386,6 +387,7 @@ def _text_or_none(result: bytes | None) -> str | None:
 
 
 _READ: dict[type, Callable[[Any], object]] = {
+    Acknowledge: float,
     Open: int,
     Restore: int,
     Lease: float,

@@ -114,7 +114,7 @@ class SQLiteEngine:
             now_s = self._clock()
             transaction = Transaction(cursor, now_s, *self._bounds)
             transaction.tidy()
-            results = [transaction.apply(event) for event in events]
+            results = transaction.apply_each(events)
             scopes = transaction.scopes() if reading.scopes is None else reading.scopes
             accounts = {scope: transaction.account(scope) for scope in scopes}
             notes = {name: transaction.note(name) for name in reading.notes}

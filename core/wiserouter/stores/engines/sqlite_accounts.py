@@ -57,6 +57,11 @@ class AccountTables(WindowTables):
     def _restore(self, event: Restore) -> int:
         row = self._one("SELECT generation, windows, restored FROM accounts WHERE scope = ?", event.scope)
         earlier: dict[str, Any] = {"held_usd": 0.0, "windows": {}}
+        is_former = row is not None and event.former != "" and text_of(row[2]) == event.former
+        if is_former and event.generation > row[0]:
+            self._drop_windows(event.lease, json.loads(row[1]))
+            self._do("UPDATE accounts SET generation = ? WHERE scope = ?", event.generation - 1, event.scope)
+            row = None
         if row is None:
             is_kept = all(self._one("SELECT 1 FROM windows WHERE id = ?", window.id) for window in event.windows)
             windows = event.windows if is_kept else ()
@@ -64,7 +69,7 @@ class AccountTables(WindowTables):
             self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
             if is_kept:  # its windows have counted everything
                 return event.generation
-        elif event.former and text_of(row[2]) == event.former:
+        elif is_former:
             self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
         else:
             view = self._one("SELECT as_of_s, view FROM restored WHERE scope = ?", event.scope)
@@ -77,6 +82,12 @@ class AccountTables(WindowTables):
         text = json.dumps({"held_usd": event.held_usd, "windows": {**earlier["windows"], **seen}})
         self._do("INSERT OR REPLACE INTO restored VALUES (?, ?, ?)", event.scope, event.as_of_s, text)
         return event.generation
+
+    def _drop_windows(self, lease: str, windows: list[str]) -> None:
+        """Delete the windows of an account that is replaced, with what is set apart in them."""
+        self._return_lease(lease)
+        for window in windows:
+            self._do("DELETE FROM windows WHERE id = ?", window)
 
     def _restore_windows(self, event: Restore, present: list[str], earlier: Mapping[str, Mapping[str, float]]) -> None:
         """Let the windows count what the view knows beyond an earlier one; the latest of both are the account's."""

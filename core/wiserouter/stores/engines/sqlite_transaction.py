@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from wiserouter.learning.source_scores import HUMAN
+from wiserouter.stores.engines.acknowledgements import KEPT_S, Acknowledge
 from wiserouter.stores.engines.base import Found
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.counts import NOWHERE, CountedCall, counters, lease_counts
@@ -65,9 +66,14 @@ class Transaction(RunTables):
         self._reservation_ttl_s, self._decision_ttl_s = reservation_ttl_s, decision_ttl_s
         self.ended_ttl_s = reservation_ttl_s + decision_ttl_s
 
-    def apply(self, event: Event) -> object:
-        """Apply one event and return its result."""
-        return _APPLY[type(event)](self, event)
+    def apply_each(self, events: Sequence[Event]) -> list[object]:
+        """Apply events in order and return their results; none after one that says that data were lost."""
+        results: list[object] = []
+        for event in events:
+            results.append(_APPLY[type(event)](self, event))
+            if isinstance(event, Acknowledge) and cast("float", results[-1]) < event.received_s:
+                break
+        return results
 
     def tidy(self) -> None:
         """Presume or return overdue reservations and leases, and delete old rows."""
@@ -93,9 +99,22 @@ class Transaction(RunTables):
         row = self._one("SELECT note FROM notes WHERE name = ?", name)
         return None if row is None else text_of(row[0])
 
+    def _acknowledge(self, event: Acknowledge) -> float:
+        token = json.dumps(["Acknowledge", event.worker])
+        row = self._one("SELECT result FROM tokens WHERE token = ?", token)
+        known_s = 0.0 if row is None else float(row[0])
+        if known_s >= event.received_s:
+            self._do("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", token, repr(self._now_s), self._now_s + KEPT_S)
+        return known_s
+
     def _reserve(self, event: Reserve) -> str:
-        if self._one("SELECT 1 FROM decisions WHERE id = ?", event.id) is not None:
-            return "ok"
+        found = self._one(f"SELECT {CALL_COLUMNS} FROM decisions WHERE id = ?", event.id)  # noqa: S608
+        if found is not None:
+            call = _call(found)
+            if not self._is_stranded(call):
+                return "ok"
+            self._count(call.windows, call.counts(), NOWHERE)
+            self._do("DELETE FROM decisions WHERE id = ?", event.id)
         answer = self._admits(event.windows, float("-inf") if event.lease is not None else event.held_usd)
         if answer != "ok":
             return answer
@@ -134,6 +153,8 @@ class Transaction(RunTables):
         if found is None:
             return "unknown"
         call, first = _call(found), self._first_result(event)
+        if self._is_stranded(call):
+            return "unknown"
         if first is not None:
             return str(first[0])
         if call.state in FINAL[event.to]:
@@ -141,6 +162,10 @@ class Transaction(RunTables):
         self._finish(call, event.to, event.cost_usd, event.model)
         self._remember(event, call.state)
         return call.state
+
+    def _is_stranded(self, call: CountedCall) -> bool:
+        """Return True if a call is in flight, and a window that it counts in is gone."""
+        return call.state == "in flight" and not self._exist(call.windows)
 
     def _finish(self, call: CountedCall, to: Outcome, cost_usd: float = 0.0, model: str | None = None) -> None:
         """Change the state of a call, in its windows and in its row."""
@@ -269,6 +294,7 @@ class Transaction(RunTables):
 
 
 _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
+    Acknowledge: Transaction._acknowledge,
     Open: Transaction._open,
     Restore: Transaction._restore,
     Amend: Transaction._amend,

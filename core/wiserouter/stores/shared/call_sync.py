@@ -89,10 +89,10 @@ class CallSync(Peer):
             if self._asks:
                 self._sums.incoming(reply)
 
-    def begin_again(self) -> None:
-        """Take the next sums as additions since a loss of the store's data."""
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
         with self._lock:
-            self._sums.begin_again()
+            self._sums.begin_again(sums)
 
     def hasten(self) -> None:
         """Send what was learned with the next exchange, however short the time since the last one."""

@@ -161,11 +161,11 @@ class ContextSync(Peer):
             self._offer(text)
         self._latest, self._read = reply.notes.get(self._root, ""), True
 
-    def begin_again(self) -> None:
-        """Take the next sums as additions since a loss of the store's data."""
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
         for version in self._versions:
             for sync in version.each():
-                sync.begin_again()
+                sync.begin_again(sums)
 
     @property
     def is_behind(self) -> bool:

@@ -40,7 +40,7 @@ class DailySums:
         self._identity, self._sequence = WorkerIdentity(), 0
         self._totals: dict[str, dict[str, float]] = {}
         self._remote: dict[str, dict[str, float]] = {}
-        self._maybe_lost: set[str] = set()
+        self._maybe_lost: dict[str, Mapping[str, float]] = {}
         self._started = False
         self._now_s = 0.0
 
@@ -73,9 +73,9 @@ class DailySums:
         wanted = [self._of_day(now_s - day * DAY_S) for day in range(days)]
         return list(dict.fromkeys([*wanted, *(learn.sums for learn in self.sent)]))
 
-    def begin_again(self) -> None:
-        """Take the next sums as additions since a loss of the store's data, where they are less than before."""
-        self._maybe_lost = set(self._totals)
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Take what the next sums have beyond `sums` as additions since a loss, where they are less than before."""
+        self._maybe_lost = {name: sums.get(name, {}) for name in self._totals}
 
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after `sent`; those of other names are not these."""
@@ -97,12 +97,13 @@ class DailySums:
         self._started = True
 
     def _known(self, name: str, totals: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the sums of a name as they were read last; none where they have begun again since."""
-        known, shrunk = self._totals.get(name, {}), False
+        """Return the sums of a name as they were read last; what a loss has left, where they are less since."""
+        known = self._totals.get(name, {})
         if name in self._maybe_lost:
-            self._maybe_lost.discard(name)
+            since = self._maybe_lost.pop(name)
             shrunk = any(totals.get(cell, 0.0) < total - ROUNDING * abs(total) for cell, total in known.items())
-        return {} if shrunk else known
+            return since if shrunk else known
+        return known
 
     def take_remote(self, models: Collection[str]) -> list[tuple[float, dict[str, float]]]:
         """Take out what other workers have added to cells of these models, with its age in seconds, the oldest first.

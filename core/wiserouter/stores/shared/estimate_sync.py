@@ -152,10 +152,10 @@ class EstimateSync(Peer):
         with self._lock:
             self._sums.incoming(reply)
 
-    def begin_again(self) -> None:
-        """Take the next sums as additions since a loss of the store's data."""
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
         with self._lock:
-            self._sums.begin_again()
+            self._sums.begin_again(sums)
 
     @property
     def has_unsent(self) -> bool:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Signal
 from threading import RLock, Thread
-from typing import Protocol
+from typing import Protocol, cast
 
 from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Health, Record
+from wiserouter.stores.engines.acknowledgements import Acknowledge
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Reserve, Settle
 from wiserouter.stores.forks import held_at_fork
@@ -102,11 +103,13 @@ class ExchangeParticipant(Protocol):
         ...
 
     def take(
-        self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
+        self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float, known_s: float
     ) -> Sequence[PendingEvent] | None:
         """Take over a reply, and in `extras` the results of the events that were added.
 
-        Returns None, or, where the engine has lost its data, the events to send in place of those that were sent.
+        Where the engine has gone back to an older state, `known_s` is its time of the worker's last exchange that it
+        knows, 0 for none, and nothing was applied; otherwise it is infinite.
+        Returns None, or, where the engine has lost data, the events to send in place of those that were sent.
         """
         ...
 
@@ -163,6 +166,7 @@ class EngineClient:
         self._failed_s: float | None = None
         self._refreshed_s = self._replied_s = float("-inf")
         self._failures = self._exchanges = 0
+        self._identity, self.received_s = WorkerIdentity(), 0.0
         self._sender: WorkerIdentity | None = None
         self.waiting: deque[PendingEvent] = deque()
         self.offset_s = 0.0
@@ -213,7 +217,8 @@ class EngineClient:
     def refresh(self) -> None:
         """Send all waiting events and read the current state; raises the engine's errors."""
         with self._busy:
-            self._exchange(refresh=True)
+            while not self._exchange(refresh=True):
+                pass
             while self.waiting:
                 self._exchange()
 
@@ -257,11 +262,11 @@ class EngineClient:
             return RETRY_S
         return min(self._flush_s, self._refresh_s)
 
-    def _exchange(self, *, refresh: bool = False) -> None:
-        """Send the waiting events and take over the reply."""
+    def _exchange(self, *, refresh: bool = False) -> bool:
+        """Send the waiting events and take over the reply; return False if the events must be sent again."""
         participant = self._participant()
         if participant is None:
-            return
+            return True
         with self._lock:
             sent = [self.waiting[at] for at in range(min(MAX_EVENTS_PER_EXCHANGE, len(self.waiting)))]
             started_s = self._clock()
@@ -270,25 +275,30 @@ class EngineClient:
             extras, reading = participant.compose(sent, due=due)
             brief = self._engine.near and not refresh and participant.decides_alone()
         try:
-            events = [*[_encoded(pending) for pending in sent], *extras]
+            events = [self._acknowledgement(), *[_encoded(pending) for pending in sent], *extras]
             reply = self._engine.exchange(events, reading, BRIEF_S if brief else None)
         except StoreError as error:
             self._fail(len(sent), error)
             raise
         with self._lock:
             self._succeed(started_s, reply)
-            if self._deliver(participant, sent, reply, started_s) and due:
+            delivered = self._deliver(participant, sent, reply, started_s)
+            if delivered and due:
                 self._refreshed_s = started_s
+            return delivered
 
     def _deliver(
         self, participant: ExchangeParticipant, sent: list[PendingEvent], reply: Reply, started_s: float
     ) -> bool:
         """Hand over the reply to the participant and the callers; return False if the events must be sent again."""
-        for pending, result in zip(sent, reply.results, strict=False):
+        known_s, results = cast("float", reply.results[0]), reply.results[1:]
+        if known_s >= self.received_s:
+            self.received_s, known_s = reply.now_s, float("inf")
+        for pending, result in zip(sent, results, strict=False):
             pending.result = result
         for _ in sent:
             self.waiting.popleft()
-        instead = participant.take(sent, reply.results[len(sent) :], reply, started_s)
+        instead = participant.take(sent, results[len(sent) :], reply, started_s, known_s)
         if instead is not None:
             self.waiting.extendleft(reversed(instead))
             return False
@@ -297,6 +307,11 @@ class EngineClient:
         if not self.waiting:
             self._clear_spool()
         return True
+
+    def _acknowledgement(self) -> Acknowledge:
+        if self._identity.renew_after_fork():
+            self.received_s = 0.0
+        return Acknowledge(self._identity.name, self.received_s)
 
     def _succeed(self, started_s: float, reply: Reply) -> None:
         ended_s = self._clock()

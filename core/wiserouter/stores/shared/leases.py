@@ -127,3 +127,11 @@ class Leases:
         """Forget the leases of the process that this one was forked from: they are not its own."""
         if self._identity.renew_after_fork():
             self._held.clear()
+
+
+def decided_meanwhile(*, continues: bool, leases: bool) -> str:
+    """Return the rule for decisions while the engine does not answer, as a part of a sentence."""
+    hard = "nothing is decided under a hard limit" + (" beyond what was leased" if leases else "")
+    if continues:
+        return f"{hard}, and what is decided under an expected one is sent later"
+    return "nothing is decided" + (" beyond what was leased" if leases else "")

@@ -7,6 +7,7 @@ later reads the sums so far, so that the total of a month outlives the processes
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote
@@ -91,7 +92,7 @@ class MeterSync(Peer):
         with self._lock:
             self._sums.incoming(reply)
 
-    def begin_again(self) -> None:
-        """Take the next sums as additions since a loss of the store's data."""
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
         with self._lock:
-            self._sums.begin_again()
+            self._sums.begin_again(sums)

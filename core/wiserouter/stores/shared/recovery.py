@@ -10,23 +10,31 @@ began after the last reply to all others is not known to any of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.stores.base import Record
 from wiserouter.stores.engines.base import AccountState
-from wiserouter.stores.engines.events import Lease, Reserve, Restore, Settle, Spend
+from wiserouter.stores.engines.events import Lease, Renew, Reserve, Restore, Settle, Spend
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.exchange import PendingEvent
+from wiserouter.stores.shared.losses import (
+    UNREAD,
+    Loss,
+    generation_after,
+    is_opened_again,
+    name_of_opening,
+    opened_at_s,
+)
 from wiserouter.stores.shared.replica import LocalReplica, effect_of
 
 logger = logging.getLogger("wiserouter")
 
+MAX_CLOSED_S = 30.0
+"""The longest time for which hard limits stay closed after the engine has lost its data."""
+
 KeptDecision = tuple[Record, tuple[str, ...]]
 """A decision of this worker, and the windows that it counts in."""
-
-UNREAD = "|unread"
-"""After the name of a restoration that this worker has sent, until it reads the name which the account has since."""
 
 
 def repair_unknown(
@@ -52,51 +60,28 @@ def replay_lost(
     return [*_taken_from_outer(replica, record, windows), _reserve_again(record, windows, applied=applied), settle]
 
 
-def name_of_opening(at_s: float, loss: str = "") -> str:
-    """Return the name of the opening of an account, or of its restoration after a loss: the earliest opening holds."""
-    return f"{at_s!r}|{loss}"
-
-
-def opened_at_s(state: AccountState) -> float:
-    """Return the time of the opening of an account, 0 where an earlier version has opened it."""
-    at, separator, _ = state.restored.partition("|")
-    return float(at) if separator else 0.0
-
-
-def is_opened_again(known: AccountState, present: AccountState | None) -> bool:
-    """Return True if an account was lost, also where a worker that did not know it has opened it since."""
-    if present is None:
-        return True
-    return present.generation <= known.generation and opened_at_s(present) > opened_at_s(known)
-
-
-def is_restored(known: AccountState, present: AccountState, loss: str) -> bool:
-    """Return True if another worker has restored an account since it was last read, and not after a given loss."""
-    if present.restored.endswith(loss) or known.restored.endswith(loss + UNREAD):  # this worker has restored it, too
-        return False
-    same = present.generation <= known.generation and opened_at_s(present) in {0.0, opened_at_s(known)}
-    return same and present.restored != known.restored
-
-
-def noticed(
-    replica: LocalReplica, read: Iterable[str], present: Mapping[str, AccountState], loss: str
-) -> tuple[list[str], list[str]]:
-    """Return the scopes of known accounts that were lost, and those that others have restored, where none was lost."""
-    known = {scope: replica.views[scope].state for scope in read if scope in replica.views}
-    lost = [scope for scope, state in known.items() if is_opened_again(state, present.get(scope))]
-    return lost, [one for one, state in known.items() if not lost and is_restored(state, present[one], loss)]
-
-
-def window_names(replica: LocalReplica, present: Mapping[str, AccountState]) -> dict[str, str]:
+def window_names(
+    replica: LocalReplica, present: Mapping[str, AccountState], replaced: Container[str] = ()
+) -> dict[str, str]:
     """Return the present windows in place of those last seen, by name, where a lost account was opened with others."""
     names = {}
     for scope in replica.views.keys() & present.keys():
         view, state = replica.views[scope], present[scope]
+        generation = generation_after(view.state, state, replaced=scope in replaced)
+        if generation != view.state.generation:
+            seen_ids = {*view.windows, *(window.id for window in view.state.windows)}
+            names.update({window: _of_generation(window, generation) for window in seen_ids})
+            continue
         for terms, seen, now in zip(view.budget.each, view.windows, state.windows, strict=False):
             is_same = terms.every is None or _start(seen) == _start(now.id)  # otherwise one follows the other
             if is_same and seen != now.id and state.generation <= view.generation:
                 names[seen] = now.id
     return names
+
+
+def _of_generation(window: str, generation: int) -> str:
+    scope, _, level, start = window.rsplit("|", 3)
+    return f"{scope}|{generation}|{level}|{start}"
 
 
 def _start(window: str) -> str:
@@ -114,12 +99,16 @@ def rename(pending: PendingEvent, names: Mapping[str, str]) -> None:
     event = pending.event
     if isinstance(event, Reserve | Spend | Lease):
         pending.event = event._replace(windows=renamed(event.windows, names))
+    elif isinstance(event, Renew):
+        window = event.window._replace(id=names.get(event.window.id, event.window.id))
+        pending.event = event._replace(former=names.get(event.former, event.former), window=window)
 
 
 def restore_accounts(
     replica: LocalReplica,
     scopes: Collection[str],
     present: Mapping[str, AccountState],
+    replaced: Container[str],
     loss: str,
     ttl_s: float,
     closed_s: float,
@@ -134,6 +123,8 @@ def restore_accounts(
         Those to restore.
     present : mapping of str to AccountState
         Those that the engine has now, as far as they were read.
+    replaced : container of str
+        Those that the engine has in an older state, which what was seen replaces.
     loss : str
         The name of the loss.
     ttl_s : float, seconds
@@ -142,19 +133,33 @@ def restore_accounts(
         Time in which hard limits stay closed, so that the other workers can restore as well.
     """
     events = []
-    names = window_names(replica, present)
+    names = window_names(replica, present, replaced)
     for scope in scopes:
         view, seen, now = replica.views[scope], replica.remembered(scope), present.get(scope)
         windows = tuple([window._replace(id=names.get(window.id, window.id)) for window in seen.windows])
         token = name_of_opening(opened_at_s(view.state), loss)
         lost = lost_lease(scope), seen.held_usd, ttl_s, closed_s
         generation, former = seen.generation, ""
-        if now is not None:
+        if now is not None and scope in replaced:
+            generation, former = generation_after(view.state, now, replaced=True), now.restored
+        elif now is not None:
             generation, former = now.generation, now.restored if is_opened_again(view.state, now) else ""
         restore = Restore(scope, generation, seen.terms, windows, token, seen.as_of_s, *lost, former)
         events.append(PendingEvent(restore, scope, applied=True))
         view.state = view.state._replace(restored=token + UNREAD)
     return events
+
+
+def follow(replica: LocalReplica, present: Mapping[str, AccountState], loss: Loss, names: Mapping[str, str]) -> None:
+    """Let the replica count in the windows that its accounts have after they were restored."""
+    for scope in replica.views.keys() & present.keys():
+        view, now = replica.views[scope], present[scope]
+        view.generation = generation_after(view.state, now, replaced=scope in loss.replaced)
+        windows = [window._replace(id=names.get(window.id, window.id)) for window in view.state.windows]
+        view.state = view.state._replace(windows=tuple(windows))
+        if scope in loss.followed:
+            view.state = view.state._replace(generation=now.generation, restored=now.restored)
+    replica.rename(names)
 
 
 def reserve_again(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -242,6 +242,13 @@ class LocalReplica:
             view.arrivals.append(ledger.arrivals)
             self._ledgers[window.id] = ledger
         self._replace(scope, view)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give windows other names."""
+        self._ledgers = {names.get(one, one): ledger for one, ledger in self._ledgers.items()}
+        for view in self.views.values():
+            view.windows = [names.get(one, one) for one in view.windows]
+        self._chains.clear()
 
     def notes(self) -> list[Note]:
         """Return the records of arrivals, to be stored for workers that start later."""

@@ -42,8 +42,8 @@ from wiserouter.stores.shared import account_changes, claims, conversations, ste
 from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
+from wiserouter.stores.shared.losses import name_of_opening
 from wiserouter.stores.shared.order_sync import OrderSync
-from wiserouter.stores.shared.recovery import name_of_opening
 from wiserouter.stores.shared.replica import AccountView, first_windows
 from wiserouter.stores.shared.worker import Worker
 from wiserouter.validation import check_amount

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import weakref
 from collections import OrderedDict
@@ -21,10 +20,12 @@ from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.cap_views import CapViews
 from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEvent
-from wiserouter.stores.shared.leases import Leases
+from wiserouter.stores.shared.leases import Leases, decided_meanwhile
+from wiserouter.stores.shared.losses import Loss, gone_back, log_loss, noticed
 from wiserouter.stores.shared.recovery import (
+    MAX_CLOSED_S,
     KeptDecision,
-    noticed,
+    follow,
     rename,
     renamed,
     repair_unknown,
@@ -39,11 +40,6 @@ from wiserouter.stores.transitions import presumed_cost_usd, set_outcome
 
 NOTES_EVERY_S = 60.0
 """How often the records of arrivals are stored, for workers that start later."""
-
-MAX_CLOSED_S = 30.0
-"""The longest time for which hard limits stay closed after the engine has lost its data."""
-
-logger = logging.getLogger("wiserouter")
 
 
 class Worker:
@@ -113,10 +109,10 @@ class Worker:
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
         self._noted_s, self._asked_peers, self._loss = float("-inf"), weakref.WeakSet[Peer](), fresh_id()
-        self._read, self._read_caps, self._hard_scopes = list[str](), list[str](), set[str]()
+        self._read, self._read_caps, self._hard_scopes, self._reads_all = list[str](), list[str](), set[str](), False
         self._renewing, self._returning = dict[str, Lease](), dict[str, Lease]()
         self.restored_by_s, self._closed_s = float("-inf"), min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
-        meanwhile = _meanwhile(continues=continues, leases=leases.share is not None)
+        meanwhile = decided_meanwhile(continues=continues, leases=leases.share is not None)
         self.client = EngineClient(
             engine,
             self,
@@ -273,9 +269,9 @@ class Worker:
         events: list[Event] = [*leases, *(self._periodic_events(now_s) if due else [])]
         blind = (due or scopes) and scopes.isdisjoint(self.replica.views)
         watched = scopes | set(islice(self.replica.views, 1) if blind else ())  # a known one at least, to notice a loss
+        watched |= set(self.replica.views if self._reads_all else ())
         self._read = sorted({one for scope in watched for one in self.replica.scopes(scope)})
-        unknown = [scope for scope in self._read if scope not in self.replica.views]
-        notes = [name for scope in unknown for name in self.replica.note_names(scope)]
+        notes = [name for one in self._read if one not in self.replica.views for name in self.replica.note_names(one)]
         self._asked_peers = weakref.WeakSet(self.peers if due else ())
         sums = [name for peer in self._asked_peers for name in peer.wanted(now_s)]
         notes += [name for peer in self._asked_peers for name in peer.wanted_notes()]
@@ -283,16 +279,15 @@ class Worker:
         return events, ReadRequest(self._read, sums, notes, self._read_caps)
 
     def take(
-        self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
+        self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float, known_s: float
     ) -> list[PendingEvent] | None:
         """Take over accounts, leases and the sums of peers."""
-        lost, restored = noticed(self.replica, self._read, reply.accounts, self._loss)
-        if lost:
-            logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
-        elif restored:
-            logger.warning("%s lost its data, and another worker has restored it", self.name)
-        if lost or restored:
-            return [*self._recovery_events(sent, reply, lost or restored), *sent]
+        if known_s < float("inf") and not self._reads_all:
+            self._reads_all = self.client.hastened = True
+            return [*sent]
+        loss = self._noticed(reply, known_s)
+        if loss is not None:
+            return [*self._recovery_events(sent, reply, loss), *sent]
         for pending in sent:
             self.client.waiting.extend(repair_unknown(self.replica, pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
@@ -356,8 +351,7 @@ class Worker:
     def _untold_leases(self, n_sent: int) -> set[str]:
         """Return the leases on which calls were reserved that this exchange does not report yet."""
         waiting = islice(self.client.waiting, n_sent, None)
-        leases = [pending.event.lease for pending in waiting if isinstance(pending.event, Reserve)]
-        return {lease for lease in leases if lease is not None}
+        return {one.event.lease for one in waiting if isinstance(one.event, Reserve) and one.event.lease is not None}
 
     def _renewals(self, scopes: set[str], active: set[str], untold: set[str]) -> dict[str, Lease]:
         """Return the leases to renew, by scope; a renewal counts from what the engine knows to be used."""
@@ -371,28 +365,36 @@ class Worker:
                     leases[scope] = lease
         return leases
 
-    def _recovery_events(self, sent: Sequence[PendingEvent], reply: Reply, found: list[str]) -> list[PendingEvent]:
+    def _noticed(self, reply: Reply, known_s: float) -> Loss | None:
+        """Return the accounts that the engine has lost, or those that others have restored."""
+        self._reads_all = False
+        if known_s < float("inf"):
+            loss = gone_back(self.replica, reply.accounts, known_s, self.client.received_s)
+            self.client.received_s = self.restored_by_s = 0.0
+        else:
+            loss = noticed(self.replica, self._read, reply.accounts, self._loss)
+        if known_s == float("inf") and not (loss.lost or loss.restored):
+            return None
+        log_loss(self.name, loss)
+        for peer in self.peers:
+            peer.begin_again(reply.sums if known_s < float("inf") else {})
+        return loss
+
+    def _recovery_events(self, sent: Sequence[PendingEvent], reply: Reply, loss: Loss) -> list[PendingEvent]:
         """Return the events that restore what this worker knows; its leases are not used any more."""
-        goes_on = self.now() < self.restored_by_s  # others were read since, or restored from the same view before
-        present, scopes = reply.accounts, {*found, *(() if goes_on else self.replica.views.keys() - set(self._read))}
-        self._loss, self.restored_by_s = self._loss if goes_on else fresh_id(), self.now() + self._closed_s
-        events = restore_accounts(self.replica, scopes, present, self._loss, self._reservation_ttl_s, self._closed_s)
-        names, on_their_way = window_names(self.replica, present), [*sent, *self.client.waiting]
+        present, scopes = reply.accounts, {*loss.lost, *loss.restored}
+        names, on_their_way = window_names(self.replica, present, loss.replaced), [*sent, *self.client.waiting]
+        if self.now() >= self.restored_by_s:  # else others were read since, or restored from that view
+            scopes |= set() if loss.followed else self.replica.views.keys() - set(self._read)
+            self._loss = f"{reply.now_s!r} {fresh_id()}"
+        self.restored_by_s = self.now() + self._closed_s
+        ttls_s = self._reservation_ttl_s, self._closed_s
+        events = restore_accounts(self.replica, scopes - loss.followed, present, loss.replaced, self._loss, *ttls_s)
+        follow(self.replica, present, loss, names)
         self.decisions.update({one: (record, renamed(ids, names)) for one, (record, ids) in self.decisions.items()})
         for pending in on_their_way:
             rename(pending, names)
         events += reserve_again(self.replica, scopes, self.decisions.values(), on_their_way)
         for scope, usd in self.leases.give_up(on_their_way).items():
-            windows = renamed(self.replica.windows(scope), names)
-            events += return_unused(self.replica, self.replica.scopes(scope), windows, usd)
-        for peer in self.peers:
-            peer.begin_again()
+            events += return_unused(self.replica, self.replica.scopes(scope), self.replica.windows(scope), usd)
         return events
-
-
-def _meanwhile(*, continues: bool, leases: bool) -> str:
-    """Return the rule for decisions while the engine does not answer, as a part of a sentence."""
-    hard = "nothing is decided under a hard limit" + (" beyond what was leased" if leases else "")
-    if continues:
-        return f"{hard}, and what is decided under an expected one is sent later"
-    return "nothing is decided" + (" beyond what was leased" if leases else "")

@@ -1,0 +1,231 @@
+"""A store that goes back to an older state, such as a snapshot, while its workers run: what they know is restored."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+
+import pytest
+
+from support.redis_servers import MISSING, redis_server, serving, wait_until
+from support.store_worker import record
+from wiserouter import Budget, open_store
+from wiserouter.errors import BudgetExhausted, StoreUnavailable
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.shared import SharedStore
+from wiserouter.stores.shared.estimate_sync import EstimateSync
+from wiserouter.testing import FakeClock
+
+NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
+
+
+class Ticking(FakeClock):
+    """A clock that shows no time twice, as that of a server."""
+
+    def __call__(self) -> float:
+        self.advance(1e-5)
+        return super().__call__()
+
+
+@pytest.fixture
+def clock():
+    return Ticking(1_000.0)
+
+
+@pytest.fixture
+def opened(clock, tmp_path):
+    stores = []
+
+    def opener(**settings):
+        engine = SQLiteEngine(tmp_path / "budget.db", clock, reservation_ttl_s=60.0)
+        stores.append(SharedStore(engine, clock=clock, reservation_ttl_s=60.0, **settings))
+        return stores[-1]
+
+    yield opener
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    """Return a copy of the present state; calling `restore` on it takes the store back."""
+
+    @contextmanager
+    def taken():
+        with closing(sqlite3.connect(":memory:")) as copy, closing(sqlite3.connect(tmp_path / "budget.db")) as file:
+            file.backup(copy)
+            yield
+            copy.backup(file)
+
+    return taken
+
+
+def call(store, name, held_usd=0.5, cost_usd=0.25, scope="s"):
+    store.reserve(record(store, scope, name, held_usd, 0.5 * held_usd))
+    store.settle(name, cost_usd)
+
+
+def rounds(clock, *stores):
+    for _ in range(2):
+        for store in stores:
+            clock.advance(0.01)
+            store.refresh()
+
+
+@pytest.mark.parametrize("every", [None, "1h"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_was_spent_since_a_snapshot_is_restored_once(opened, clock, snapshot, every, first):
+    outer, inner = Budget(20.0, 1_000, every=every, limit="hard"), Budget(10.0, 1_000, every=every, limit="hard")
+    both = opened(), opened()
+    for store in both:
+        store.open("all", outer)
+        store.open("s", inner, parent="all")
+    call(both[0], "before")
+    both[0].reserve(record(both[0], "s", "settled since", 1.0, 0.5))
+    both[1].reserve(record(both[1], "s", "in flight", 1.0, 0.5))
+    with snapshot():
+        both[0].settle("settled since", 0.75)
+        for n in range(8):
+            call(both[n % 2], f"since {n}")
+        both[0].reserve(record(both[0], "s", "begun since", 1.0, 0.5))
+        rounds(clock, *both)
+    clock.advance(0.01)
+    with pytest.raises(StoreUnavailable, match="hard limits stay closed for 5 s"):
+        call(both[first], "too early")
+    rounds(clock, *both)
+    late = opened()
+    late.open("all", outer)
+    late.open("s", inner, parent="all")
+    for store in (*both, late):
+        for ledger in store.ledger("s").each:
+            assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.reserved_usd) == (3.0, 10, 2, 2.0)
+            assert ledger.leased_usd == 0.0
+    clock.advance(5.1)
+    both[1].settle("in flight", 0.5)
+    both[0].settle("begun since", 0.5)
+    call(late, "later", cost_usd=0.5)
+    with pytest.raises(BudgetExhausted):
+        call(late, "too much", held_usd=5.6)
+    for ledger in late.ledger("s").each:
+        assert (ledger.spent_usd, ledger.charged, ledger.in_flight) == (4.5, 13, 0)
+
+
+def test_a_worker_that_has_seen_nothing_since_the_snapshot_follows(opened, clock, snapshot):
+    busy, quiet = opened(), opened()
+    for store in (busy, quiet):
+        store.open("s", Budget(10.0, 1_000, limit="hard"))
+    quiet.reserve(record(quiet, "s", "in flight", 1.0, 0.5))
+    with snapshot():
+        call(busy, "since", cost_usd=0.5)
+    clock.advance(0.01)
+    busy.refresh()
+    quiet.settle("in flight", 0.75)
+    for store in (busy, quiet):
+        store.refresh()
+        ledger = store.ledger("s")
+        assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.leased_usd) == (1.25, 2, 0, 0.0)
+
+
+def test_a_store_may_go_back_again(opened, clock, snapshot):
+    stores = opened(), opened()
+    for store in stores:
+        store.open("s", Budget(10.0, 1_000, limit="hard"))
+    with snapshot():
+        for n in range(3):
+            call(stores[n % 2], f"{n}")
+            rounds(clock, *stores)
+            with snapshot():
+                call(stores[0], f"{n} since")
+            rounds(clock, *stores)
+            clock.advance(5.1)
+    rounds(clock, *stores)
+    for store in stores:
+        assert (store.ledger("s").spent_usd, store.ledger("s").charged) == (1.5, 6)
+
+
+def test_what_was_learned_before_a_snapshot_is_learned_once(opened, clock, snapshot):
+    stores, sums = (opened(), opened()), []
+    for store in stores:
+        store.open("s", Budget(10.0, 1_000))
+        sums.append(EstimateSync.named("sums", 1))
+        sums[-1].set_models(["m"])
+        store.join(sums[-1])
+
+    def learn(worker):
+        sums[worker].add_cost(0, 0, 1.0)
+        rounds(clock, *stores)
+
+    for _ in range(3):
+        learn(0)
+    with snapshot():
+        learn(0)
+    rounds(clock, *stores)
+    learn(0)
+    assert sum(float(one.sums.calls.sum()) for one in sums[1].remote_observations()) == 5.0
+
+
+@NEEDS_REDIS
+def test_a_redis_that_starts_from_a_snapshot_refills_no_budget():
+    with serving() as server:
+        budget = Budget(10.0, 1_000, limit="hard")
+        first, second = (open_store(f"{server.url}?refresh_s=0.1") for _ in range(2))
+        for store in (first, second):
+            store.open("s", budget)
+        call(first, "before")
+        first.reserve(record(first, "s", "in flight", 1.0, 0.5))
+        server.ask("SAVE")
+        for n in range(6):
+            call(second, f"since {n}", 1.0, 0.75)
+        first.settle("in flight", 0.25)
+        second.refresh()
+        server.kill()
+        server.start()
+        for store in (first, second):
+            wait_until(lambda store=store: _spent_usd(store) == 5.0, "what was spent is not restored", 20.0)
+        wait_until(lambda: _admits(first), "the limit stays closed", 20.0)
+        for store in (first, second):
+            store.refresh()
+            ledger = store.ledger("s")
+            assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.leased_usd) == (5.25, 9, 0, 0.0)
+            store.close()
+
+
+@NEEDS_REDIS
+def test_what_others_spend_before_the_first_worker_notices_is_counted_too():
+    with serving() as server:
+        budget = Budget(10.0, 1_000, limit="hard")
+        old = open_store(f"{server.url}?refresh_s=1000")
+        old.open("s", budget)
+        call(old, "before")
+        server.ask("SAVE")
+        call(old, "since", 1.0, 0.75)
+        server.kill()
+        server.start()
+        new = open_store(f"{server.url}?refresh_s=1000")
+        new.open("s", budget)
+        call(new, "meanwhile", 1.0, 0.5)
+        new.reserve(record(new, "s", "in flight", 1.0, 0.5))
+        assert new.ledger("s").spent_usd == 0.75
+        wait_until(lambda: _spent_usd(old) == 1.5, "what was spent is not restored", 20.0)
+        new.settle("in flight", 0.25)
+        for store in (old, new):
+            store.refresh()
+            ledger = store.ledger("s")
+            assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.leased_usd) == (1.75, 4, 0, 0.0)
+            store.close()
+
+
+def _spent_usd(store):
+    try:
+        store.refresh()
+    except StoreUnavailable:
+        return None
+    return store.ledger("s").spent_usd
+
+
+def _admits(store):
+    try:
+        call(store, f"later {store.now()}")
+    except StoreUnavailable:
+        return False
+    return True
