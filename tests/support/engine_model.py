@@ -320,6 +320,9 @@ class ModelEngine:
     def reserve(self, event: Reserve):
         if event.id in self.calls and not self.is_stranded(self.calls[event.id]):
             return "ok"
+        if event.admitted:
+            left = tuple([window for window in event.windows if window in self.windows])
+            event = event._replace(windows=left or event.windows)
         answer = self.admits(event.windows, event.held_usd)
         if answer == "unknown" or (answer != "ok" and event.lease is None):
             return answer

@@ -519,6 +519,35 @@ def test_what_every_worker_saw_is_restored_whoever_notices_the_loss_first(opened
     assert late.ledger("s").leased_usd == 0.0
 
 
+@pytest.mark.parametrize("settled_first", [False, True])
+def test_a_call_in_flight_across_the_end_of_a_window_counts_in_its_other_budgets_after_a_loss(
+    opened, clock, tmp_path, settled_first
+):
+    hourly, whole = Budget(10.0, 1_000, every="1h", limit="hard"), Budget(10.0, 1_000, limit="hard")
+    store, other = opened(), opened()
+    for one in (store, other):
+        one.open("s", whole)
+        one.open("team", hourly, parent="s")
+    clock.advance(2_590.0)
+    store.reserve(record(store, "team", "across", 1.0, 0.5))
+    clock.advance(20.0)
+    call(store, "in the next hour", scope="team")
+    assert other.ledger("team").each[0].spent_usd == 0.25
+    erase(tmp_path / "budget.db")
+    clock.advance(0.01)
+    other.refresh()
+    if settled_first:
+        store.settle("across", 0.5)
+    for one in (store, other):
+        one.refresh()
+    if not settled_first:
+        assert other.ledger("s").reserved_usd == 1.0
+        store.settle("across", 0.5)
+    other.refresh()
+    assert [one.spent_usd for one in other.ledger("team").each] == [0.25, 0.75]
+    assert [one.reserved_usd + one.leased_usd for one in other.ledger("team").each] == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("parent", ["s", None])
 @pytest.mark.parametrize("limit", ["hard", "expected"])
 def test_a_budget_that_another_worker_knows_is_not_opened_empty_after_a_loss(opened, clock, tmp_path, limit, parent):

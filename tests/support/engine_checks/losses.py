@@ -166,3 +166,11 @@ def check_a_later_view_takes_the_place_of_an_older_state(place):
     }  # fmt: skip
     assert apply(engine, restore(TWO, 3.0, generation=2, named="v", held_usd=0.5)) == [2]
     assert counters(engine)["leased_usd"] == 0.25
+
+
+def check_an_admitted_call_counts_in_the_windows_that_are_left(place):
+    engine = opened(place)
+    again = reserve("a", "gone", "w")
+    assert apply(engine, again, again._replace(windows=("gone",), admitted=True)) == ["unknown", "unknown"]
+    assert apply(engine, again._replace(admitted=True, lease="lost"), charge("a", 0.5)) == ["ok", "in flight"]
+    assert counters(engine) == {"spent_usd": 0.5, "debited_usd": 0.5, "decided": 1, "charged": 1}

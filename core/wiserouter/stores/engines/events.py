@@ -199,7 +199,7 @@ class Reserve(NamedTuple):
     counts : bool
         Whether it uses a request of the horizon; False for a call that continues a run.
     admitted : bool
-        Whether a worker has admitted it while the engine was away: then it is never "capped".
+        Whether a worker has admitted it before: it is never "capped", and counts in those of its windows that exist.
     """
 
     id: str

@@ -782,13 +782,14 @@ function apply.Reserve(event)
   end
   call = row('call', event.id)
   local windows, all_there = each(event.windows)
-  if not all_there then return 'unknown' end
+  if not all_there and not (event.admitted and #windows > 0) then return 'unknown' end
   local leased = event.lease ~= cjson.null
   if not leased and event.held_usd > 0 and closed(windows) then return 'closed' end
   if not leased and refuses(windows, event.held_usd) then return 'refused' end
-  if event.caps and of_runs().capped(event) then return 'capped' end
+  if #(event.caps or {}) > 0 and of_runs().capped(event) then return 'capped' end
   if leased then draw(event.lease, event.held_usd) end
-  call.windows = event.windows
+  call.windows = {}
+  for level, one in ipairs(windows) do call.windows[level] = one.name end
   for _, cap in ipairs(event.caps or {}) do
     call.windows[#call.windows + 1] = of_runs().begin_cap(cap, event.id)
   end
@@ -802,7 +803,7 @@ function apply.Reserve(event)
   })
   move(call, 'in flight')
   later('ZADD', DUE, text(now_s + RESERVATION_S), 'call:' .. event.id)
-  if event.caps then of_runs().drop_idle_caps(2 * #event.caps) end
+  if #(event.caps or {}) > 0 then of_runs().drop_idle_caps(2 * #event.caps) end
   return 'ok'
 end
 

@@ -311,7 +311,7 @@ def _plain(event: Event) -> dict[str, Any]:
     elif isinstance(event, Renew):
         fields["window"] = event.window._asdict()
     elif isinstance(event, Reserve):
-        for name in _OF_RUNS if not event.caps and event.counts else ():
+        for name in _OF_RUNS if not event.caps and event.counts and not event.admitted else ():
             del fields[name]
     return fields
 

@@ -63,7 +63,7 @@ class AccountTables(WindowTables):
             self._do("UPDATE accounts SET generation = ? WHERE scope = ?", event.generation - 1, event.scope)
             row = None
         if row is None:
-            is_kept = all(self._one("SELECT 1 FROM windows WHERE id = ?", window.id) for window in event.windows)
+            is_kept = all(self._exists(window.id) for window in event.windows)
             windows = event.windows if is_kept else ()
             self._open(Open(event.scope, event.generation - 1, event.terms, windows))
             self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)

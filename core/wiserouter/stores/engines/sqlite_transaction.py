@@ -115,6 +115,8 @@ class Transaction(RunTables):
                 return "ok"
             self._count(call.windows, call.counts(), NOWHERE)
             self._do("DELETE FROM decisions WHERE id = ?", event.id)
+        if event.admitted:
+            event = event._replace(windows=tuple(filter(self._exists, event.windows)) or event.windows)
         answer = self._admits(event.windows, float("-inf") if event.lease is not None else event.held_usd)
         if answer != "ok":
             return answer
@@ -165,7 +167,7 @@ class Transaction(RunTables):
 
     def _is_stranded(self, call: CountedCall) -> bool:
         """Return True if a call is in flight, and a window that it counts in is gone."""
-        return call.state == "in flight" and not self._exist(call.windows)
+        return call.state == "in flight" and not all(map(self._exists, call.windows))
 
     def _finish(self, call: CountedCall, to: Outcome, cost_usd: float = 0.0, model: str | None = None) -> None:
         """Change the state of a call, in its windows and in its row."""

@@ -40,8 +40,8 @@ class WindowTables:
         until = "iif(in_flight = 0, ?, NULL)"
         self._do(f"UPDATE windows SET ttl_s = ?, until_s = {until} WHERE id = ?", ttl_s, self._now_s + ttl_s, window)  # noqa: S608
 
-    def _exist(self, windows: Iterable[str]) -> bool:
-        return all(self._one("SELECT 1 FROM windows WHERE id = ?", window) is not None for window in windows)
+    def _exists(self, window: str) -> bool:
+        return self._one("SELECT 1 FROM windows WHERE id = ?", window) is not None
 
     def _window(self, window: str) -> WindowState:
         names = f"amount_usd, carried_usd, {', '.join(COUNTERS)}"
