@@ -126,6 +126,33 @@ def test_a_worker_that_has_seen_nothing_since_the_snapshot_follows(opened, clock
         assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.leased_usd) == (1.25, 2, 0, 0.0)
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_budget_that_was_begun_again_is_restored_as_such(opened, clock, snapshot, tmp_path, empty):
+    budget = Budget(10.0, 1_000, limit="hard")
+    first, second = opened(), opened()
+    for store in (first, second):
+        store.open("s", budget)
+    call(second, "before", cost_usd=0.5)
+    with snapshot():
+        first.open("s", budget, restart=True)
+        call(first, "since")
+        first.reserve(record(first, "s", "in flight", 1.0, 0.5))
+    if empty:
+        with closing(sqlite3.connect(tmp_path / "budget.db", isolation_level=None)) as file:
+            for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                file.execute(f"DELETE FROM {table}")
+    clock.advance(0.01)
+    rounds(clock, second, first)  # the one that knows the former budget comes first
+    for store in (first, second):
+        ledger = store.ledger("s")
+        assert (ledger.spent_usd, ledger.charged, ledger.reserved_usd, ledger.leased_usd) == (0.25, 1, 1.0, 0.0)
+    clock.advance(5.1)
+    first.settle("in flight", 0.5)
+    call(second, "later")
+    first.refresh()
+    assert first.ledger("s").spent_usd == 1.0
+
+
 def test_a_store_may_go_back_again(opened, clock, snapshot):
     stores = opened(), opened()
     for store in stores:
