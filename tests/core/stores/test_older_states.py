@@ -230,7 +230,9 @@ def test_what_others_spend_before_the_first_worker_notices_is_counted_too():
         server.start()
         new = open_store(f"{server.url}?refresh_s=1000")
         new.open("s", budget)
-        call(new, "meanwhile", 1.0, 0.5)
+        call(new, "meanwhile", 1.0, 0.25)
+        new.reserve(record(new, "s", "unknown outcome", 0.25, 0.125))
+        new.presume("unknown outcome")
         new.reserve(record(new, "s", "in flight", 1.0, 0.5))
         assert new.ledger("s").spent_usd == 0.75
         wait_until(lambda: _spent_usd(old) == 1.5, "what was spent is not restored", 20.0)
@@ -238,7 +240,8 @@ def test_what_others_spend_before_the_first_worker_notices_is_counted_too():
         for store in (old, new):
             store.refresh()
             ledger = store.ledger("s")
-            assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.leased_usd) == (1.75, 4, 0, 0.0)
+            assert (ledger.spent_usd, ledger.charged, ledger.presumed, ledger.in_flight) == (1.75, 4, 1, 0)
+            assert ledger.leased_usd == 0.0
             store.close()
 
 

@@ -209,15 +209,27 @@ local function carry_over(one)
   end
 end
 
+local tidying = false  -- what runs out of time was there before this run of the server
+
 local function begin_run(one)
-  if RUN == '' or one.is.run == RUN or one.is.cap then return end
   local base = {}
   for _, field in ipairs(COUNTERS) do base[field] = text(one.is[field]) end
   put(one, {run = RUN, base = cjson.encode(base)})
 end
 
+local function change_base(one, deltas, sign)
+  local base = cjson.decode(one.is.base)
+  for field, delta in pairs(deltas) do
+    local before = base[field] and number(base[field], one.key .. ' base ' .. field)
+    base[field] = before and text(before + sign * delta)  -- the number of leases is no counter
+  end
+  put(one, {base = cjson.encode(base)})
+end
+
 local function count(one, deltas, sign)
-  begin_run(one)
+  local begun = one.is.run == RUN and one.is.base
+  if begun and tidying then change_base(one, deltas, sign) end
+  if not (begun or tidying or one.is.cap or RUN == '') then begin_run(one) end
   for field, delta in pairs(deltas) do
     one.is[field], one.changed[field] = one.is[field] + sign * delta, true
   end
@@ -650,20 +662,17 @@ local function set_apart(event, more_usd)
   later('ZADD', DUE, text(now_s + event.ttl_s), 'lease:' .. event.lease)
 end
 
--- The counters of a window since the server has gone back. What was presumed since was in flight before.
-local function counted_since(one)
+local function counted_since(one)  -- the server has gone back, without what is in flight
   if not one or not one.is.base or one.is.run ~= RUN then return {} end
   local base, more = cjson.decode(one.is.base), {}
   for _, counter in ipairs(COUNTERS) do
     more[counter] = one.is[counter] - number(base[counter], one.key .. ' base ' .. counter)
   end
-  return {
-    spent_usd = more.spent_usd - more.presumed_usd,
-    debited_usd = more.debited_usd - more.presumed_usd,
-    decided = more.decided - more.in_flight - more.presumed,
-    charged = more.charged,
-    released = more.released,
-  }
+  more.decided = more.decided - more.in_flight
+  for _, counter in ipairs({'reserved_usd', 'expected_usd', 'in_flight', 'leased_usd', 'continuing'}) do
+    more[counter] = 0
+  end
+  return more
 end
 
 local function replace(event, account)
@@ -975,7 +984,9 @@ local schema = redis.call('GET', BASE)
 local version = schema and number(schema, BASE) or 0
 if version > SCHEMA then error('NEWER ' .. schema .. ';', 0) end
 if version < SCHEMA and #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
+tidying = true
 end_overdue()
+tidying = false
 local results = {}
 for i, event in ipairs(request.events) do
   results[i] = (apply[event.kind] or of_runs()[event.kind])(event)
