@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +15,7 @@ import numpy as np
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
-from wiserouter.stores.peer import Peer
-from wiserouter.stores.shared.daily_sums import DailySums
+from wiserouter.stores.shared.daily_sums import DailySumsPeer
 from wiserouter.stores.shared.estimate_sync import sums_name
 from wiserouter.types import FloatArray
 
@@ -33,7 +31,7 @@ class GrowingSums(Protocol):
     def add_sums(self, added: Mapping[str, FloatArray]) -> None: ...  # noqa: D102
 
 
-class CallSync(Peer):
+class CallSync(DailySumsPeer):
     """The sums of the calls that one worker has seen, and those of the others.
 
     Parameters
@@ -47,16 +45,11 @@ class CallSync(Peer):
     """
 
     def __init__(self, contexts: Contexts, estimates: GrowingSums, kind: str = "calls") -> None:
-        self._sums, self._estimates = DailySums(f"{sums_name(contexts)}-{kind}"), estimates
+        super().__init__(f"{sums_name(contexts)}-{kind}")
+        self._estimates = estimates
         self._models: tuple[str, ...] = ()
         self._known = self._copied()  # what was saved is every worker's own
         self._asked_s, self._asks = -EVERY_S, False
-        self._lock = Lock()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether other workers have added sums that were not merged yet."""
-        return self._sums.has_news
 
     def set_models(self, models: Sequence[str]) -> None:
         """Set the names of the models, in the order of the estimates."""
@@ -80,19 +73,13 @@ class CallSync(Peer):
             return list(self._sums.sent)
 
     def wanted(self, now_s: float) -> list[str]:
-        """Return the names of the sums to read."""
-        return self._sums.wanted(now_s) if self._asks else []
+        """Return the names of the sums to read; none between two exchanges of these sums."""
+        return super().wanted(now_s) if self._asks else []
 
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
-        with self._lock:
-            if self._asks:
-                self._sums.incoming(reply)
-
-    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
-        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
-        with self._lock:
-            self._sums.begin_again(sums)
+        if self._asks:
+            super().incoming(reply)
 
     def hasten(self) -> None:
         """Send what was learned with the next exchange, however short the time since the last one."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from threading import Lock
 
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
 from wiserouter.stores.ids import WorkerIdentity
+from wiserouter.stores.peer import Peer
 
 DAY_S = 86_400.0
 
@@ -124,6 +126,38 @@ class DailySums:
 
     def _of_day(self, now_s: float) -> str:
         return f"{self.name}@{int(now_s // DAY_S)}"
+
+
+class DailySumsPeer(Peer):
+    """What shares sums by day with the other workers of a store.
+
+    Parameters
+    ----------
+    name : str
+        The name that all workers give to these sums.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._sums, self._lock = DailySums(name), Lock()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether other workers have added amounts that were not taken yet."""
+        return self._sums.has_news
+
+    def wanted(self, now_s: float) -> list[str]:
+        """Return the names of the sums to read: of today and yesterday, the first time of all days."""
+        return self._sums.wanted(now_s)
+
+    def incoming(self, reply: Reply) -> None:
+        """Take over the sums as they are after the events of `outgoing`."""
+        with self._lock:
+            self._sums.incoming(reply)
+
+    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
+        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
+        with self._lock:
+            self._sums.begin_again(sums)
 
 
 def _day(sums: str) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +19,8 @@ from wiserouter.learning.estimates import FIELDS, Estimates, reward_changes
 from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
-from wiserouter.stores.peer import Peer
-from wiserouter.stores.shared.daily_sums import DailySums
+from wiserouter.stores.shared.daily_sums import DailySums, DailySumsPeer
 from wiserouter.types import FloatArray
 
 
@@ -45,7 +42,7 @@ class RemoteObservations(NamedTuple):
     corrects: bool = False
 
 
-class EstimateSync(Peer):
+class EstimateSync(DailySumsPeer):
     """The sums of one worker's observations that others have not read yet, and those of the others.
 
     Parameters
@@ -55,11 +52,10 @@ class EstimateSync(Peer):
     """
 
     def __init__(self, contexts: Contexts) -> None:
-        self._sums = DailySums(sums_name(contexts))
+        super().__init__(sums_name(contexts))
         self._n_contexts = contexts.n_contexts
         self._models: tuple[str, ...] = ()
         self._additions: defaultdict[tuple[int, str], dict[str, float]] = defaultdict(_nothing_added)
-        self._lock = Lock()
 
     @classmethod
     def named(cls, name: str, n_contexts: int) -> EstimateSync:
@@ -143,20 +139,6 @@ class EstimateSync(Peer):
                 self._additions.clear()
             return list(self._sums.sent)
 
-    def wanted(self, now_s: float) -> list[str]:
-        """Return the names of the sums to read: of today and yesterday, the first time of all days."""
-        return self._sums.wanted(now_s)
-
-    def incoming(self, reply: Reply) -> None:
-        """Take over the sums as they are after the events of `outgoing`."""
-        with self._lock:
-            self._sums.incoming(reply)
-
-    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
-        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
-        with self._lock:
-            self._sums.begin_again(sums)
-
     @property
     def has_unsent(self) -> bool:
         """Whether additions of this worker have not been confirmed."""
@@ -166,11 +148,6 @@ class EstimateSync(Peer):
     def is_behind(self) -> bool:
         """Whether the sums of the other workers were never read."""
         return self._sums.is_behind
-
-    @property
-    def has_news(self) -> bool:
-        """Whether other workers have added observations that were not read yet."""
-        return self._sums.has_news
 
     def remote_observations(self) -> list[RemoteObservations]:
         """Return the observations of the other workers since the last call, the oldest first.

@@ -7,15 +7,11 @@ later reads the sums so far, so that the total of a month outlives the processes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote
 
-from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
-from wiserouter.stores.peer import Peer
-from wiserouter.stores.shared.daily_sums import DailySums
+from wiserouter.stores.shared.daily_sums import DailySumsPeer
 
 _CALLS, _USED = "calls", "used"
 
@@ -36,7 +32,7 @@ class Metered(NamedTuple):
         return f"{field}|{self.window}|{self.measure}"
 
 
-class MeterSync(Peer):
+class MeterSync(DailySumsPeer):
     """The calls and uses that one worker has counted, and those of the others.
 
     Examples
@@ -49,10 +45,9 @@ class MeterSync(Peer):
     """
 
     def __init__(self) -> None:
-        self._sums = DailySums("limits")
+        super().__init__("limits")
         self._known: defaultdict[str, float] = defaultdict(float)
         self._unsent: defaultdict[str, float] = defaultdict(float)
-        self._lock = Lock()
 
     def add(self, of: Metered, use: float) -> None:
         """Count a call."""
@@ -82,17 +77,3 @@ class MeterSync(Peer):
                 self._sums.send(now_s, dict(self._unsent))
                 self._unsent.clear()
             return list(self._sums.sent)
-
-    def wanted(self, now_s: float) -> list[str]:
-        """Return the names of the sums to read: of today and yesterday, the first time of all days."""
-        return self._sums.wanted(now_s)
-
-    def incoming(self, reply: Reply) -> None:
-        """Take over the sums as they are after the events of `outgoing`."""
-        with self._lock:
-            self._sums.incoming(reply)
-
-    def begin_again(self, sums: Mapping[str, Mapping[str, float]]) -> None:
-        """Take what the next sums have beyond `sums` as additions since a loss of the store's data."""
-        with self._lock:
-            self._sums.begin_again(sums)
