@@ -84,6 +84,7 @@ def in_process(config: Path, master_key: str) -> Iterator[Any]:
         with TestClient(app, raise_server_exceptions=False) as running:
             running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
             yield running
+            running.portal.call(GLOBAL_LOGGING_WORKER.start)  # it may be in the closed loop of another test
     vars(wiserouter_litellm).pop("callback", None)
     litellm.logging_callback_manager._reset_all_callbacks()
     litellm.cache = None
