@@ -14,6 +14,7 @@ from wiserouter.fitting.imports.run_import import Wanted, import_files, import_p
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 
+ALL = Wanted()
 USED = {"output_tokens": 7.0}
 
 
@@ -22,7 +23,7 @@ def call(own, parent="", **more):
 
 
 def kept(*calls):
-    nested = NestedCalls()
+    nested = NestedCalls(lambda call: bool(call.model and call.prompt))
     nested.add(calls)
     return [one.ids[0] for one in calls if not nested.repeats(one)]
 
@@ -79,13 +80,13 @@ def mlflow_trace():
     return {"info": {"trace_id": "tr-1", "assessments": [score]}, "data": {"spans": spans}}
 
 
-def imported(source, records, path):
+def imported(source, records, path, wanted=ALL):
     """Return the rows of a log of records, each in a file of its own, and what was read."""
     for n, record in enumerate(records):
         write_lines(path / f"{n}.jsonl", [record])
     log = LogWriter(path / "a.parquet", {}, request={})
     files = sorted(path.glob("*.jsonl"))
-    counts = import_files(source_of(source), files, [], Scores(), Wanted(), log, lambda *_: None)
+    counts = import_files(source_of(source), files, [], Scores(), wanted, log, lambda *_: None)
     return pl.read_parquet(path / "a.parquet"), counts
 
 
@@ -120,3 +121,26 @@ def test_a_page_of_a_platform_has_a_call_once(name, tmp_path):
     pages = [(PAIRS[name](), None)]
     counts = import_pages(SOURCES[name], pages, [], [], Scores(), Wanted(), log, Mock())
     assert (counts.calls, counts.repeated) == (1, 1)
+
+
+WITHIN = {**OBSERVATION, "id": "d-1", "parentObservationId": "c-1", "name": "wise"}
+
+
+@pytest.mark.parametrize(
+    ("around", "wanted"),
+    [
+        ({"name": "ChatOpenAI"}, Wanted(group="wise")),
+        ({"startTime": "2026-10-31T23:59:59.9Z"}, Wanted(since_s=1793491200.0)),
+        ({"input": "redacted-by-litellm"}, ALL),
+        ({"input": [{"role": "user", "content": ""}]}, ALL),
+    ],
+)
+def test_a_call_is_kept_where_the_one_around_it_is_not_wanted_or_has_no_prompt(around, wanted, tmp_path):
+    rows, _ = imported("langfuse", [{**OBSERVATION, **around}, WITHIN], tmp_path, wanted)
+    assert rows["call_id"].to_list() == ["d-1"]
+
+
+def test_a_score_of_a_call_that_is_not_wanted_counts_for_the_one_around_it(tmp_path):
+    score = {"observationId": "d-1", "name": "helpful", "value": 1}
+    rows, _ = imported("langfuse", [{**OBSERVATION, "name": "a"}, WITHIN, score], tmp_path, Wanted(group="a"))
+    assert (rows["call_id"].to_list(), rows["reward"].to_list()) == (["c-1"], [1.0])

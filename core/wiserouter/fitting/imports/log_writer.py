@@ -121,8 +121,8 @@ class LogWriter:
         """
         counted: dict[str, Any] = {name: _count(getattr(call, name)) for name in _COUNTS}
         call = call._replace(model=without_halves(call.model), **counted)
-        counts, prompt = self.counts, question_text(call.prompt)
-        if not prompt or prompt == REDACTED:
+        counts, prompt = self.counts, stored_prompt(call)
+        if prompt is None:
             counts.no_prompt += 1
             return
         counts.calls += 1
@@ -202,6 +202,12 @@ class LogWriter:
         new = self._parts / "state.new"
         new.write_text(json.dumps(state))
         new.replace(self._parts / _STATE)  # the parts so far count from now on
+
+
+def stored_prompt(call: ImportedCall) -> str | None:
+    """Return the text by which a call is routed; None where its prompt was not stored."""
+    prompt = question_text(call.prompt)
+    return prompt if prompt and prompt != REDACTED else None
 
 
 def _count(tokens: float | None) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from wiserouter.fitting.imports.calls import ImportedCall
 
@@ -11,33 +12,49 @@ class NestedCalls:
     """Tells which calls are recorded once more by the call directly around or within them.
 
     Two calls within each other are one where their output has as many tokens, or where one has no count of them, as a
-    wrapper or a stream may not. The one around is kept, since it often has the session and the cost; it is left out
-    where only the one within has a count. A call that failed, or lacks its model or its prompt, stands for no other.
+    wrapper or a stream may not. The one around is kept, since it often has the session and the cost; it is left out where only
+    the one within has a count. A call that is not imported itself stands for no other.
+
+    Parameters
+    ----------
+    is_imported : callable
+        Whether a call is imported unless another one is kept in its place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_imported: Callable[[ImportedCall], bool]) -> None:
+        self._is_imported = is_imported
         self._around: set[int] = set()
-        self._within: dict[int, list[tuple[str, float | None]]] = {}
+        self._within: dict[int, list[_Within]] = {}
 
     def add(self, calls: Iterable[ImportedCall]) -> None:
         """Take calls, all of them before any is asked about."""
         for call in calls:
-            if call.parent is None or call.failed or not call.ids or not call.model or not call.prompt:
+            if call.parent is None or call.failed or not call.ids:
                 continue
-            self._around.update((hash((call.ids[0], None)), hash((call.ids[0], call.output_tokens))))
+            is_imported = self._is_imported(call)
+            if is_imported:
+                self._around.update((hash((call.ids[0], None)), hash((call.ids[0], call.output_tokens))))
             if call.parent:
-                self._within.setdefault(hash(call.parent), []).append((call.ids[0], call.output_tokens))
+                one = _Within(call.ids[0], call.output_tokens, is_imported)
+                self._within.setdefault(hash(call.parent), []).append(one)
 
     def repeats(self, call: ImportedCall) -> bool:
         """Return True if another call is kept in place of this one."""
         if call.parent and hash((call.parent, call.output_tokens)) in self._around:
             return True
-        return call.output_tokens is None and any(tokens is not None for _, tokens in self._directly_within(call))
+        within = self._directly_within(call)
+        return call.output_tokens is None and any(one.output_tokens is not None and one.is_imported for one in within)
 
     def named(self, call: ImportedCall) -> ImportedCall:
         """Return a call that is kept, with the ids of those that it stands for: a score may mean these."""
-        within = [id_ for id_, tokens in self._directly_within(call) if tokens in {None, call.output_tokens}]
+        within = [one.id for one in self._directly_within(call) if one.output_tokens in {None, call.output_tokens}]
         return call._replace(ids=(*call.ids[:1], *within, *call.ids[1:])) if within else call
 
-    def _directly_within(self, call: ImportedCall) -> list[tuple[str, float | None]]:
+    def _directly_within(self, call: ImportedCall) -> list[_Within]:
         return self._within.get(hash(call.ids[0]), []) if call.ids else []
+
+
+class _Within(NamedTuple):
+    id: str
+    output_tokens: float | None
+    is_imported: bool

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wiserouter.errors import LogError
 from wiserouter.fitting.imports.calls import ImportedCall, ImportedScore, Recorded
-from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
+from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter, stored_prompt
 from wiserouter.fitting.imports.nested_calls import NestedCalls
 from wiserouter.fitting.imports.postgres import SpendTables
 from wiserouter.fitting.imports.records import records_of
@@ -70,7 +71,7 @@ def import_files(
     InvalidInput
         If there are scores of several metrics, and none is named.
     """
-    nested = NestedCalls()
+    nested = NestedCalls(partial(_is_imported, wanted))
     for path in paths:
         for record in _counted(records_of(path), "scores", report):
             found = list(source.calls(record))
@@ -122,7 +123,7 @@ def import_pages(
     scores.add(scored)
     _take_files(source, paths, scores, report)
     met: set[int] = set()  # what comes in while pages are read by their number moves calls to the next page
-    nested = NestedCalls()
+    nested = NestedCalls(partial(_is_imported, wanted))
     for records, cursor in pages:
         found = [list(source.calls(record)) for record in records]
         for calls in found:
@@ -172,22 +173,34 @@ def _not_met(
             yield nested.named(call)
 
 
+def _is_imported(wanted: Wanted, call: ImportedCall) -> bool:
+    """Return True if a call is written, unless it repeats another one."""
+    return _left_out_as(call, wanted) is None and stored_prompt(call) is not None
+
+
+def _left_out_as(call: ImportedCall, wanted: Wanted) -> str | None:
+    """Return the count of the calls that are left out like this one; None where it is wanted."""
+    if call.failed:
+        return "failed"
+    if wanted.since_s is not None and call.started_s is None:
+        return "no_time"
+    if wanted.since_s is not None and call.started_s is not None and call.started_s < wanted.since_s:
+        return "older"
+    if wanted.group is not None and call.group != wanted.group:
+        return "other_group"
+    return None if call.model else "no_model"
+
+
 def _add(calls: Iterable[ImportedCall], scores: Scores, wanted: Wanted, log: LogWriter) -> None:
     """Write the calls of a record that are wanted, and count the others."""
     counts = log.counts
     counts.records += 1
     for call in calls:
-        if call.failed:
-            counts.failed += 1
-        elif wanted.since_s is not None and (call.started_s is None or call.started_s < wanted.since_s):
-            counts.no_time += call.started_s is None
-            counts.older += call.started_s is not None
-        elif wanted.group is not None and call.group != wanted.group:
-            counts.other_group += 1
-        elif not call.model:
-            counts.no_model += 1
-        else:
+        left_out = _left_out_as(call, wanted)
+        if left_out is None:
             log.add(call, scores.reward_of(call))
+        else:
+            setattr(counts, left_out, getattr(counts, left_out) + 1)
 
 
 def _counted(records: Iterator[Recorded], step: str, report: Report) -> Iterator[Recorded]:
