@@ -54,6 +54,12 @@ def test_the_calls_of_one_step_that_is_no_call_are_all_kept():
     assert kept(call("a", "agent", **USED), call("b", "agent", **USED)) == ["a", "b"]
 
 
+def test_calls_without_ids_of_their_own_are_all_kept(tmp_path):
+    nameless = {**OBSERVATION, "id": None}
+    _, counts = imported("langfuse", [nameless, {**nameless, "endTime": None}], tmp_path)
+    assert (counts.calls, counts.repeated) == (2, 0)
+
+
 def mlflow_span(own, parent, name):
     values = {
         "mlflow.spanType": "CHAT_MODEL",

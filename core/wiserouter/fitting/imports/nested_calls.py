@@ -12,8 +12,8 @@ class NestedCalls:
     """Tells which calls are recorded once more by the call directly around or within them.
 
     Two calls within each other are one where their output has as many tokens, or where one has no count of them, as a
-    wrapper or a stream may not. The one around is kept, since it often has the session and the cost; it is left out where only
-    the one within has a count. A call that is not imported itself stands for no other.
+    wrapper or a stream may not. The one around is kept, since it often has the session and the cost; it is left out
+    where only the one within has a count. A call that is not imported itself stands for no other.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class NestedCalls:
     def add(self, calls: Iterable[ImportedCall]) -> None:
         """Take calls, all of them before any is asked about."""
         for call in calls:
-            if call.parent is None or call.failed or not call.ids:
+            if call.parent is None or call.failed or not _has_own_id(call):
                 continue
             is_imported = self._is_imported(call)
             if is_imported:
@@ -40,6 +40,8 @@ class NestedCalls:
 
     def repeats(self, call: ImportedCall) -> bool:
         """Return True if another call is kept in place of this one."""
+        if not _has_own_id(call):
+            return False
         if call.parent and hash((call.parent, call.output_tokens)) in self._around:
             return True
         within = self._directly_within(call)
@@ -51,10 +53,15 @@ class NestedCalls:
         return call._replace(ids=(*call.ids[:1], *within, *call.ids[1:])) if within else call
 
     def _directly_within(self, call: ImportedCall) -> list[_Within]:
-        return self._within.get(hash(call.ids[0]), []) if call.ids else []
+        return self._within.get(hash(call.ids[0]), []) if _has_own_id(call) else []
 
 
 class _Within(NamedTuple):
     id: str
     output_tokens: float | None
     is_imported: bool
+
+
+def _has_own_id(call: ImportedCall) -> bool:
+    """Return False where a call is known by the step around it alone, as in an export without the ids of spans."""
+    return bool(call.ids) and call.ids[0] != call.parent
