@@ -150,3 +150,9 @@ def test_a_score_of_a_call_that_is_not_wanted_counts_for_the_one_around_it(tmp_p
     score = {"observationId": "d-1", "name": "helpful", "value": 1}
     rows, _ = imported("langfuse", [{**OBSERVATION, "name": "a"}, WITHIN, score], tmp_path, Wanted(group="a"))
     assert (rows["call_id"].to_list(), rows["reward"].to_list()) == (["c-1"], [1.0])
+
+
+@pytest.mark.parametrize(("around", "cost_usd"), [({}, 0.002), ({"total": 0.0}, 0.002), ({"total": 0.003}, 0.003)])
+def test_a_call_that_has_no_cost_takes_that_of_the_one_within_it(around, cost_usd, tmp_path):
+    rows, _ = imported("langfuse", [{**OBSERVATION, "costDetails": around}, WITHIN], tmp_path)
+    assert (rows["call_id"].to_list(), rows["cost_usd"].to_list()) == (["c-1"], [cost_usd])

@@ -12,8 +12,8 @@ class NestedCalls:
     """Tells which calls are recorded once more by the call directly around or within them.
 
     Two calls within each other are one where their output has as many tokens, or where one has no count of them, as a
-    wrapper or a stream may not. The one around is kept, since it often has the session and the cost; it is left out
-    where only the one within has a count. A call that is not imported itself stands for no other.
+    wrapper or a stream may not. The one around is kept, since it often has the session; it is left out where only
+    the one within has a count. A call that is not imported itself stands for no other.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class NestedCalls:
             if is_imported:
                 self._around.update((hash((call.ids[0], None)), hash((call.ids[0], call.output_tokens))))
             if call.parent:
-                one = _Within(call.ids[0], call.output_tokens, is_imported)
+                one = _Within(call.ids[0], call.output_tokens, call.cost_usd, is_imported)
                 self._within.setdefault(hash(call.parent), []).append(one)
 
     def repeats(self, call: ImportedCall) -> bool:
@@ -48,9 +48,13 @@ class NestedCalls:
         return call.output_tokens is None and any(one.output_tokens is not None and one.is_imported for one in within)
 
     def named(self, call: ImportedCall) -> ImportedCall:
-        """Return a call that is kept, with the ids of those that it stands for: a score may mean these."""
-        within = [one.id for one in self._directly_within(call) if one.output_tokens in {None, call.output_tokens}]
-        return call._replace(ids=(*call.ids[:1], *within, *call.ids[1:])) if within else call
+        """Return a call that is kept, with the ids of those that it stands for, which scores may mean, and a cost."""
+        same = [one for one in self._directly_within(call) if one.output_tokens in {None, call.output_tokens}]
+        if not same:
+            return call
+        ids = (*call.ids[:1], *(one.id for one in same), *call.ids[1:])
+        cost_usd = next((cost for cost in (call.cost_usd, *(one.cost_usd for one in same)) if cost), call.cost_usd)
+        return call._replace(ids=ids, cost_usd=cost_usd)
 
     def _directly_within(self, call: ImportedCall) -> list[_Within]:
         return self._within.get(hash(call.ids[0]), []) if _has_own_id(call) else []
@@ -59,6 +63,7 @@ class NestedCalls:
 class _Within(NamedTuple):
     id: str
     output_tokens: float | None
+    cost_usd: float | None
     is_imported: bool
 
 
