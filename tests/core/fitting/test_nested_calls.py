@@ -121,10 +121,12 @@ PAIRS = {
 }
 
 
+@pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_page_of_a_platform_has_a_call_once(name, tmp_path):
+def test_pages_of_a_platform_have_a_call_once(name, size, tmp_path):
     log = LogWriter(tmp_path / "a.parquet", {}, request={})
-    pages = [(PAIRS[name](), None)]
+    pair = PAIRS[name]()
+    pages = [(pair[n : n + size], None) for n in range(0, 2, size)]
     counts = import_pages(SOURCES[name], pages, [], [], Scores(), Wanted(), log, Mock())
     assert (counts.calls, counts.repeated) == (1, 1)
 

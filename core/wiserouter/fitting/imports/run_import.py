@@ -124,16 +124,29 @@ def import_pages(
     _take_files(source, paths, scores, report)
     met: set[int] = set()  # what comes in while pages are read by their number moves calls to the next page
     nested = NestedCalls(partial(_is_imported, wanted))
+    for found, cursor in _read_ahead(source, pages, nested):
+        for calls in found:
+            _add(_not_met(calls, met, nested, log.counts), scores, wanted, log)
+        report("calls", len(found))
+        log.save(cursor)
+    log.finish()
+    return log.counts
+
+
+def _read_ahead(
+    source: Source, pages: Iterable[tuple[Sequence[Recorded], list[str] | None]], nested: NestedCalls
+) -> Iterator[tuple[list[list[ImportedCall]], list[str] | None]]:
+    """Yield the calls of each page once the next one is read: a page may end between two calls within each other."""
+    before = None
     for records, cursor in pages:
         found = [list(source.calls(record)) for record in records]
         for calls in found:
             nested.add(calls)
-        for calls in found:
-            _add(_not_met(calls, met, nested, log.counts), scores, wanted, log)
-        report("calls", len(records))
-        log.save(cursor)
-    log.finish()
-    return log.counts
+        if before is not None:
+            yield before
+        before = found, cursor
+    if before is not None:
+        yield before
 
 
 def _take_files(source: Source, paths: Iterable[Path], scores: Scores, report: Report) -> None:
