@@ -31,8 +31,8 @@ from wiserouter.stores.local_changes import LocalChanges
 from wiserouter.stores.peer import Peer
 from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
 
-ALIASES_PER_DECISION = 4
-"""Number of names kept per decision: ids of its call, of its answer, of its runs."""
+ALIASES_PER_DECISION = 8
+"""Number of names kept per decision: LiteLLM's has five of its call and its answer, and three of its run."""
 
 _Kept = tuple[Record, Account]
 """A record, and the account that bears its call, in the windows of that time."""

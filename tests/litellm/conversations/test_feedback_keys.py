@@ -3,10 +3,20 @@
 import json
 from hashlib import blake2b
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter_litellm.conversations.feedback_keys import feedback_key, keys_of_decision, keys_to_store, keys_to_try
+from support.groups import RICH, fitted, llms
+from wiserouter.stores.memory import MemoryStore
+from wiserouter_litellm import attach
+from wiserouter_litellm.conversations.feedback_keys import (
+    feedback_key,
+    id_of_call,
+    keys_of_decision,
+    keys_to_store,
+    keys_to_try,
+)
 from wiserouter_litellm.requests.origin import origin_of
 
 IDS = st.text(max_size=40)
@@ -66,3 +76,16 @@ def test_the_origin_of_a_request():
 def test_a_key_is_the_digest_of_caller_and_id_as_a_json_list_as_stores_have_kept_it(id_, caller):
     digest = blake2b(json.dumps([caller, id_]).encode(), digest_size=16).hexdigest()
     assert feedback_key(id_, caller) == f"call {digest}"
+
+
+@pytest.mark.parametrize("unit", [{}, {"unit": "run"}])
+async def test_each_decision_that_a_full_store_keeps_is_found_by_its_call(unit, provider, settled):
+    router = fitted(store=MemoryStore(max_decisions=5))
+    callback = attach(llms(), "wise", router=router, budget=RICH, **unit)
+    ids = []
+    for n in range(8):
+        asked = [{"role": "user", "content": f"question {n}"}]
+        answer = await callback._router.acompletion(model="wise", messages=asked, metadata={"user_api_key": "a"})
+        await settled(lambda n=n: router.status().charged == n + 1)
+        ids.append(id_of_call(answer))
+    assert [callback.feedback(id_, 1.0, any_caller=True) for id_ in ids[-5:]] == [False] * 5
