@@ -3,11 +3,13 @@
 import json
 from hashlib import blake2b
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.groups import RICH, fitted, llms
+from support.groups import HI, RICH, fitted, llms
+from support.providers import deployment
 from wiserouter.stores.memory import MemoryStore
 from wiserouter_litellm import attach
 from wiserouter_litellm.conversations.feedback_keys import (
@@ -17,6 +19,7 @@ from wiserouter_litellm.conversations.feedback_keys import (
     keys_to_store,
     keys_to_try,
 )
+from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.requests.origin import origin_of
 
 IDS = st.text(max_size=40)
@@ -89,3 +92,27 @@ async def test_each_decision_that_a_full_store_keeps_is_found_by_its_call(unit, 
         await settled(lambda n=n: router.status().charged == n + 1)
         ids.append(id_of_call(answer))
     assert [callback.feedback(id_, 1.0, any_caller=True) for id_ in ids[-5:]] == [False] * 5
+
+
+STREAM_WITHOUT_ID = (
+    {"type": "message_start", "message": {"role": "assistant", "usage": {"input_tokens": 5, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "hi"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+)
+
+
+async def test_an_answer_without_an_id_gives_administrators_no_id_that_its_client_chose(provider, settled):
+    text = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in STREAM_WITHOUT_ID)
+    provider.post("http://claude.test/v1/messages").mock(return_value=httpx.Response(200, text=text))
+    router, llm = fitted(), llms(deployment("small", url="http://claude.test", model="anthropic/small"))
+    callback = attach(llm, "wise", router=router, budget=RICH)
+    chosen = {"litellm_call_id": "mine", "proxy_server_request": {"headers": {"x-litellm-call-id": "mine"}}}
+    told = {"max_tokens": 20, "stream": True, "litellm_metadata": {"user_api_key": "a"}}
+    async for _ in await llm.aanthropic_messages(model="wise", messages=HI, **told, **chosen):
+        pass
+    await settled(lambda: router.status().charged == 1)
+    with pytest.raises(UnknownCall):
+        callback.feedback("mine", 1.0, any_caller=True)
+    assert callback.feedback("mine", 1.0, caller="a") is False
