@@ -188,3 +188,17 @@ def test_a_score_of_a_step_counts_for_its_calls_in_spans_of_the_python_sdk():
 def test_what_answers_with_no_text_is_no_call(kind):
     attributes = {"gen_ai.request.model": "embedder", "gen_ai.prompt.0.content": "sort a list", **kind}
     assert not list(SOURCES["otel"].calls({"span_id": "s-1", "attributes": attributes}))
+
+
+@pytest.mark.parametrize("text", ["{'city': 'Bonn'}", '{"city": "Bonn"}', "[{'city': 'Bonn'}]", "[1, 2]"])
+def test_a_text_that_looks_like_an_object_is_the_prompt_where_it_holds_no_messages(text):
+    asked = event("gen_ai.user.message", content=text)
+    records = {
+        "otel": {"spanId": "a", "attributes": CHAT, "events": [asked]},
+        "phoenix": {"span_kind": "LLM", "attributes": {"llm.model_name": "gpt-mini", "input.value": text}},
+        "langfuse": {"type": "GENERATION", "model": "gpt-mini", "input": text},
+        "litellm-payloads": {"model": "gpt-mini", "call_type": "atext_completion", "messages": text},
+    }
+    for name, record in records.items():
+        (call,) = SOURCES[name].calls(record)
+        assert question_text(call.prompt) == text, name

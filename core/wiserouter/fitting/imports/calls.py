@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from wiserouter.prompts.messages import question_text
+
 Recorded = Mapping[str, Any]
 """One object as the system that recorded it has it."""
 
@@ -165,6 +167,18 @@ def json_of(value: object) -> object:
         return json.loads(value)
     except (ValueError, RecursionError):
         return _literal_of(value)
+
+
+def prompt_of(value: object) -> object:
+    """Return the prompt of a field: what a text of JSON or of a literal holds, or the text itself if that is no prompt.
+
+    Examples
+    --------
+    >>> prompt_of('{"input": "hi"}'), prompt_of("{'city': 'Bonn'}")
+    ({'input': 'hi'}, "{'city': 'Bonn'}")
+    """
+    found = json_of(value)
+    return value if found and question_text(found) is None else found
 
 
 def _literal_of(text: str) -> object:

@@ -11,8 +11,8 @@ from wiserouter.fitting.imports.calls import (
     first_filled,
     first_number,
     first_time,
-    json_of,
     mapping_of,
+    prompt_of,
     seconds_between,
     text_of,
     texts,
@@ -39,7 +39,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
         ids=texts(first_filled(record, *names) for names in _IDS),
         model=model,
         started_s=started_s,
-        prompt=json_of(record.get("input")),
+        prompt=prompt_of(record.get("input")),
         # Langfuse counts cached tokens apart from the other input
         input_tokens=new if new is None or cached is None or "input" not in usage else new + cached,
         output_tokens=first_number(counts, "output", "completion_tokens", "output_tokens", "completionTokens"),

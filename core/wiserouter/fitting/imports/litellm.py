@@ -15,9 +15,9 @@ from wiserouter.fitting.imports.calls import (
     first_filled,
     first_number,
     first_time,
-    json_of,
     mapping_of,
     number_of,
+    prompt_of,
     seconds_between,
     text_of,
     texts,
@@ -114,7 +114,7 @@ def _body(record: Recorded) -> Recorded:
 def _prompt(record: Recorded) -> object:
     body = _body(record)
     found = first_filled(body, "messages", "input", "prompt", "contents")
-    return found if found is not None else json_of(first_filled(record, "messages"))
+    return found if found is not None else prompt_of(first_filled(record, "messages"))
 
 
 def _cached_tokens(record: Recorded) -> float | None:

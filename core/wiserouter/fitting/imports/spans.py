@@ -21,6 +21,7 @@ from wiserouter.fitting.imports.calls import (
     json_of,
     list_of,
     mapping_of,
+    prompt_of,
     seconds_between,
     text_of,
     texts,
@@ -187,7 +188,7 @@ def _prompt(attributes: Recorded) -> object:
         given = _numbered(attributes, "llm.input_messages.") or _numbered(attributes, "gen_ai.prompt.")
     if isinstance(given, list) and given:
         return [_message(mapping_of(one)) for one in given]
-    return given or json_of(attributes.get("input.value"))
+    return given or prompt_of(attributes.get("input.value"))
 
 
 def _prompt_of_events(span: Recorded, attributes: Recorded) -> object:
@@ -200,8 +201,15 @@ def _prompt_of_events(span: Recorded, attributes: Recorded) -> object:
         role = _MESSAGE_EVENTS.get(text_of(first_filled(event, "name", "event.name")))
         if role is not None:
             body = mapping_of(fields.get("gen_ai.event.content")) or fields
-            messages.append({"role": role, "content": json_of(body.get("content"))})
+            messages.append({"role": role, "content": _content(body.get("content"))})
     return messages
+
+
+def _content(given: object) -> object:
+    """Return the parts, or the text, that a text of JSON holds; any other content as it is."""
+    found = json_of(given)
+    is_content = isinstance(found, str) or all("type" in mapping_of(part) for part in list_of(found) or [None])
+    return found if is_content else given
 
 
 _MESSAGE_EVENTS = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
