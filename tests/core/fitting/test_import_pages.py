@@ -148,6 +148,14 @@ def test_what_has_no_pages_is_named():
         next(call_pages(platform_of("langsmith", KEYS, "http://a"), 0.0, 1.0))
 
 
+@pytest.mark.parametrize(("cursor", "version"), [(["a"], "v1"), (["v1", "a"], "v1"), (["v2", "a"], "v2")])
+def test_a_stopped_import_of_langsmith_goes_on_in_the_version_in_which_it_began(cursor, version):
+    asked = []
+    fetch = lambda url, body, **_: asked.append((url, body["cursor"])) or {}  # noqa: E731
+    list(call_pages(platform_of("langsmith", KEYS, "http://a", "p"), 0.0, 1.0, cursor, fetch))
+    assert asked == [(f"http://a/api/{version}/runs/query", "a")]
+
+
 @pytest.mark.parametrize("name", ["mlflow", "phoenix", "otel", "litellm-payloads"])
 def test_the_command_says_which_systems_have_no_address(name, tmp_path):
     told = CliRunner().invoke(app, ["log", "import", name, "http://127.0.0.1:9", "-o", str(tmp_path / "a.parquet")])

@@ -108,9 +108,9 @@ def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[s
 def _langsmith(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:
     if not platform.project:
         raise InvalidInput("langsmith needs the id of a project: give --project")
-    version, place = cursor or ["v2", ""]
+    *version, place = cursor or ["v2", ""]  # imports that were stopped before there was a v2 have a place alone
     base, following = platform.url.rstrip("/"), {"cursor": place} if place else {}
-    if version == "v2":
+    if version == ["v2"]:
         body = {
             "project_ids": [platform.project],
             "run_type": "LLM",
