@@ -178,7 +178,7 @@ def prompt_of(value: object) -> object:
     ({'input': 'hi'}, "{'city': 'Bonn'}")
     """
     found = json_of(value)
-    return value if found and question_text(found) is None else found
+    return value if isinstance(value, str) and found and question_text(found) is None else found
 
 
 def _literal_of(text: str) -> object:
