@@ -152,6 +152,10 @@ def test_messages_that_pandas_has_written_to_csv_are_read():
     assert question_text(call.prompt) == "sort a 'list'"
 
 
+def test_a_literal_with_an_invalid_escape_is_read_without_a_warning():
+    assert json_of(r"{'content': '\d'}") == {"content": r"\d"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

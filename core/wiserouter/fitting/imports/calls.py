@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -186,7 +187,9 @@ def _literal_of(text: str) -> object:
     if not text.lstrip().startswith(("{'", "[{'")) or len(text) > _LONGEST_LITERAL:
         return text
     try:
-        found = literal_eval(text.strip())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes
+            found = literal_eval(text.strip())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return text
     return found if isinstance(found, dict | list) else text
