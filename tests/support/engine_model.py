@@ -10,7 +10,7 @@ from threading import RLock
 from typing import Any
 
 from wiserouter.budgets.run_caps import RunCap
-from wiserouter.stores.engines.acknowledgements import Acknowledge
+from wiserouter.stores.engines.acknowledgements import KEPT_S, Acknowledge, acknowledged_s
 from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, Reply, WindowState
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import (
@@ -118,7 +118,7 @@ class ModelEngine:
     near = True
 
     def __init__(self, reservation_ttl_s=900.0, decision_ttl_s=7 * 86_400.0):
-        self.now_s = 0.0
+        self.now_s = 1_000.0
         self.lock = RLock()
         self.ttl_s, self.decision_ttl_s, self.max_conversations = reservation_ttl_s, decision_ttl_s, 100_000
         self.accounts: dict[str, AccountState] = {}
@@ -216,9 +216,10 @@ class ModelEngine:
         return "ok" if fits else "refused"
 
     def acknowledge(self, event: Acknowledge):
-        known_s = self.workers.get(event.worker, 0.0)
+        believed_s = event.received_s if self.now_s - event.received_s >= KEPT_S else 0.0
+        known_s = self.workers.get(event.worker, believed_s)
         if known_s >= event.received_s:
-            self.workers[event.worker] = self.now_s
+            self.workers[event.worker] = acknowledged_s(known_s, self.now_s)
         return known_s
 
     def open(self, event: Open):

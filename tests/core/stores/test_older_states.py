@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 
 import pytest
 
@@ -189,6 +189,57 @@ def test_what_was_learned_before_a_snapshot_is_learned_once(opened, clock, snaps
     rounds(clock, *stores)
     learn(0)
     assert sum(float(one.sums.calls.sum()) for one in sums[1].remote_observations()) == 5.0
+
+
+@pytest.mark.parametrize("back_s", [0.0, 5.0, 30 * 86_400.0])
+@pytest.mark.parametrize("goes_back", [False, True])
+def test_a_clock_that_is_set_back_is_no_older_state_and_hides_none(opened, clock, snapshot, back_s, goes_back):
+    clock.advance(90 * 86_400.0)
+    stores = opened(), opened()
+    for n, store in enumerate(stores):
+        store.open("s", Budget(10.0, 1_000, limit="hard"))
+        call(store, f"before {n}")
+    call(stores[1], "unseen by the first")
+    clock.advance(-back_s)
+    with losing_a_reply(stores[0]), pytest.raises(StoreUnavailable):
+        stores[0].refresh()
+    rounds(clock, *stores)
+    with snapshot() if goes_back else nullcontext():
+        for n, store in enumerate(stores):
+            call(store, f"{n}")
+        rounds(clock, *stores)
+    rounds(clock, *stores)
+    for store in stores:
+        assert (store.ledger("s").spent_usd, store.ledger("s").charged) == (1.25, 5)
+    if not goes_back:
+        call(stores[0], "open")
+
+
+def test_a_worker_that_was_away_for_long_is_no_sign_of_an_older_state(opened, clock):
+    sleeper, busy = opened(), opened()
+    for store in (sleeper, busy):
+        store.open("s", Budget(10.0, 1_000, limit="hard"))
+    sleeper.refresh()
+    for day in range(8):
+        clock.advance(86_400.0)
+        call(busy, f"{day}")
+    call(sleeper, "again")
+    assert (sleeper.ledger("s").spent_usd, sleeper.ledger("s").charged) == (2.25, 9)
+
+
+@contextmanager
+def losing_a_reply(store):
+    """Let the next exchange be applied, and its reply be lost."""
+    engine = store._worker.client._engine
+    exchange = engine.exchange
+
+    def lost(*request):
+        exchange(*request)
+        raise StoreUnavailable("the reply was lost", store="store")
+
+    engine.exchange = lost
+    yield
+    engine.exchange = exchange
 
 
 @NEEDS_REDIS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, state, window
-from wiserouter.stores.engines.acknowledgements import Acknowledge
+from wiserouter.stores.engines.acknowledgements import KEPT_S, Acknowledge
 from wiserouter.stores.engines.base import ReadRequest
 from wiserouter.stores.engines.events import Open, Restore, Spend
 
@@ -145,6 +145,18 @@ def check_events_after_a_reply_that_the_engine_does_not_know_are_not_applied(pla
     assert engine.exchange([Acknowledge("two", ahead), reserve("c")]).results == [0.0]
     assert counters(engine)["in_flight"] == 2
     assert engine.exchange([Acknowledge("one", second.now_s)]).results == [second.now_s]  # nothing was kept
+
+
+def check_the_time_kept_of_an_exchange_never_goes_back(place):
+    engine = opened(place)
+    ahead = engine.exchange([]).now_s + 10_000.0
+    assert engine.exchange([Acknowledge("one", 0.0)]).results == [0.0]
+    (known,) = engine.exchange([Acknowledge("one", 0.0)]).results
+    long_ago = known - KEPT_S - 1.0
+    assert engine.exchange([Acknowledge("away", long_ago)]).results == [long_ago]
+    times = [engine.exchange([Acknowledge("one", 0.0), Acknowledge("one", 0.0)]).results for _ in range(3)]
+    assert [second > first for first, second in times] == [True] * 3
+    assert known < times[0][0] < times[-1][-1] < ahead
 
 
 def check_a_later_view_takes_the_place_of_an_older_state(place):

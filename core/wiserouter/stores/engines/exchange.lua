@@ -6,7 +6,8 @@
 --                    restored); the latest view that it was restored from: restored_s, restored_usd, restored_view;
 --                    where runs commit an amount: committed_usd, committing (how many)
 --   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many),
---                    run, base (the counters before this run of the server), closed_until_s (where it was restored); for the cap of a run: cap (its key), ttl_s, until_s
+--                    run, base (the counters before this run of the server), closed_until_s (where it was restored);
+--                    for the cap of a run: cap (its key), ttl_s, until_s
 --   :call:ID         a decision: its reservation, continues (1 for a call that uses no request of the horizon), its
 --                    outcome, the result of each token
 --   :lease:ID        held_usd, windows, presumed (1 where its rest counts as spent)
@@ -28,7 +29,8 @@ local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
 local ANSWER_S = 86400  -- as long as the answer to a change is remembered
-local WORKER_S = 90 * 86400  -- as long as the last exchange of a worker is remembered
+local WORKER_S = 7 * 86400  -- as long as the last exchange of a worker is remembered
+local TICK_S = 1e-6  -- by which the next one is later at least, whatever the clock shows
 local DUE, SCOPES = BASE .. ':due', BASE .. ':scopes'
 local CONVERSATIONS, CAPS = BASE .. ':conversations', BASE .. ':caps'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
@@ -608,10 +610,11 @@ local behind = false
 
 function apply.Acknowledge(event)
   local key = BASE .. ':worker:' .. event.worker
-  local known_s = text_at(key) or '0'
-  behind = number(known_s, key) < event.received_s
-  if not behind then keep(key, text(now_s), WORKER_S) end
-  return known_s
+  local believed = now_s - event.received_s >= WORKER_S and event.received_s or 0
+  local known_s = number(text_at(key) or believed, key)
+  behind = known_s < event.received_s
+  if not behind then keep(key, text(math.max(now_s, known_s + TICK_S)), WORKER_S) end
+  return text(known_s)
 end
 
 function apply.Open(event)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from wiserouter.learning.source_scores import HUMAN
-from wiserouter.stores.engines.acknowledgements import KEPT_S, Acknowledge
+from wiserouter.stores.engines.acknowledgements import KEPT_S, Acknowledge, acknowledged_s
 from wiserouter.stores.engines.base import Found
 from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.counts import NOWHERE, CountedCall, counters, lease_counts
@@ -102,9 +102,11 @@ class Transaction(RunTables):
     def _acknowledge(self, event: Acknowledge) -> float:
         token = json.dumps(["Acknowledge", event.worker])
         row = self._one("SELECT result FROM tokens WHERE token = ?", token)
-        known_s = 0.0 if row is None else float(row[0])
+        believed_s = event.received_s if self._now_s - event.received_s >= KEPT_S else 0.0
+        known_s = believed_s if row is None else float(row[0])
         if known_s >= event.received_s:
-            self._do("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", token, repr(self._now_s), self._now_s + KEPT_S)
+            at_s, forget_s = acknowledged_s(known_s, self._now_s), self._now_s + KEPT_S
+            self._do("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", token, repr(at_s), forget_s)
         return known_s
 
     def _reserve(self, event: Reserve) -> str:

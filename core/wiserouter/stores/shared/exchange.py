@@ -21,7 +21,7 @@ from typing import Protocol, cast
 
 from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Health, Record
-from wiserouter.stores.engines.acknowledgements import Acknowledge
+from wiserouter.stores.engines.acknowledgements import Acknowledge, acknowledged_s
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Reserve, Settle
 from wiserouter.stores.forks import held_at_fork
@@ -293,7 +293,7 @@ class EngineClient:
         """Hand over the reply to the participant and the callers; return False if the events must be sent again."""
         known_s, results = cast("float", reply.results[0]), reply.results[1:]
         if known_s >= self.received_s:
-            self.received_s, known_s = reply.now_s, float("inf")
+            self.received_s, known_s = acknowledged_s(known_s, reply.now_s), float("inf")
         for pending, result in zip(sent, results, strict=False):
             pending.result = result
         for _ in sent:

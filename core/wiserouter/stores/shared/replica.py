@@ -57,6 +57,8 @@ class AccountView:
         The engine's last reply, without the steps that it does not have yet.
     terms : AccountTerms
         The terms with what an administrator has added to them.
+    received_s : float, seconds since 1970
+        The time kept with that reply (`Acknowledge`).
     """
 
     generation: int
@@ -68,6 +70,7 @@ class AccountView:
     used_s: float
     state: AccountState
     terms: AccountTerms
+    received_s: float = 0.0
 
 
 class RememberedAccount(NamedTuple):

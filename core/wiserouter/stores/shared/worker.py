@@ -291,8 +291,7 @@ class Worker:
         for pending in sent:
             self.client.waiting.extend(repair_unknown(self.replica, pending, self.decisions, self.name))
         are_windows_others = self._take_accounts(reply)
-        if self._read_caps:
-            self.caps.take(self._read_caps, reply.caps, reply.now_s, self._unsent_in_cap)
+        self.caps.take(self._read_caps, reply.caps, reply.now_s, self._unsent_in_cap)
         self.leases.take(self._renewing, extras, asked_s, self.client.waiting)
         for scope in self._returning:
             self.leases.drop(scope)
@@ -336,9 +335,10 @@ class Worker:
                 self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
             changed |= known is not None and known.state.terms != state.terms
             self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
-            are_windows_others |= known is not None and known.windows != self.replica.views[scope].windows
-            hard = self.replica.views[scope].budget.hard
-            (self._hard_scopes.add if hard else self._hard_scopes.discard)(scope)
+            view = self.replica.views[scope]
+            view.received_s = self.client.received_s
+            are_windows_others |= known is not None and known.windows != view.windows
+            (self._hard_scopes.add if view.budget.hard else self._hard_scopes.discard)(scope)
         for follower in self.followers if changed else ():
             follower(self._hard_scopes)
         return are_windows_others
@@ -369,7 +369,7 @@ class Worker:
         """Return the accounts that the engine has lost, or those that others have restored."""
         self._reads_all = False
         if known_s < float("inf"):
-            loss = gone_back(self.replica, reply.accounts, known_s, self.client.received_s)
+            loss = gone_back(self.replica, reply.accounts, known_s)
             self.client.received_s = self.restored_by_s = 0.0
         else:
             loss = noticed(self.replica, self._read, reply.accounts, self._loss)
