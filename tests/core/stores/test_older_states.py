@@ -65,6 +65,12 @@ def call(store, name, held_usd=0.5, cost_usd=0.25, scope="s"):
     store.settle(name, cost_usd)
 
 
+def empty(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            file.execute(f"DELETE FROM {table}")
+
+
 def rounds(clock, *stores):
     for _ in range(2):
         for store in stores:
@@ -126,8 +132,8 @@ def test_a_worker_that_has_seen_nothing_since_the_snapshot_follows(opened, clock
         assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.leased_usd) == (1.25, 2, 0, 0.0)
 
 
-@pytest.mark.parametrize("empty", [False, True])
-def test_a_budget_that_was_begun_again_is_restored_as_such(opened, clock, snapshot, tmp_path, empty):
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_budget_that_was_begun_again_is_restored_as_such(opened, clock, snapshot, tmp_path, is_empty):
     budget = Budget(10.0, 1_000, limit="hard")
     first, second = opened(), opened()
     for store in (first, second):
@@ -137,10 +143,8 @@ def test_a_budget_that_was_begun_again_is_restored_as_such(opened, clock, snapsh
         first.open("s", budget, restart=True)
         call(first, "since")
         first.reserve(record(first, "s", "in flight", 1.0, 0.5))
-    if empty:
-        with closing(sqlite3.connect(tmp_path / "budget.db", isolation_level=None)) as file:
-            for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                file.execute(f"DELETE FROM {table}")
+    if is_empty:
+        empty(tmp_path / "budget.db")
     clock.advance(0.01)
     rounds(clock, second, first)  # the one that knows the former budget comes first
     for store in (first, second):
@@ -213,6 +217,22 @@ def test_a_clock_that_is_set_back_is_no_older_state_and_hides_none(opened, clock
         assert (store.ledger("s").spent_usd, store.ledger("s").charged) == (1.25, 5)
     if not goes_back:
         call(stores[0], "open")
+
+
+@pytest.mark.parametrize("behind_s", [0.0, 5.0])
+def test_what_another_worker_has_restored_stays_where_the_clock_of_an_empty_store_is_behind(
+    opened, clock, tmp_path, behind_s
+):
+    first, second = opened(), opened()
+    for store in (first, second):
+        store.open("s", Budget(10.0, 1_000, limit="hard"))
+    call(first, "seen by the first")
+    empty(tmp_path / "budget.db")
+    clock.advance(-behind_s)
+    rounds(clock, first)
+    rounds(clock, second, first)
+    for store in (first, second):
+        assert (store.ledger("s").spent_usd, store.ledger("s").charged) == (0.25, 1)
 
 
 def test_a_worker_that_was_away_for_long_is_no_sign_of_an_older_state(opened, clock):

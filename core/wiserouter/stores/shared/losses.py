@@ -41,11 +41,11 @@ def is_same_opening(known: AccountState, present: AccountState) -> bool:
     return present.generation <= known.generation or 0.0 < opened_at_s(known) == opened_at_s(present)
 
 
-def is_older(known: AccountState, present: AccountState, as_of_s: float) -> bool:
+def is_older(known: AccountState, present: AccountState) -> bool:
     """Return True if an account is as it was before it was last read; one that was opened or restored since is not."""
     if opened_at_s(present) != opened_at_s(known):
         return opened_at_s(present) < opened_at_s(known)
-    return present.generation <= known.generation and restored_at_s(present) < as_of_s
+    return present.generation <= known.generation and restored_at_s(present) <= restored_at_s(known)
 
 
 def is_opened_again(known: AccountState, present: AccountState | None) -> bool:
@@ -102,12 +102,11 @@ def gone_back(replica: LocalReplica, present: Mapping[str, AccountState], known_
     known_s : float, seconds since 1970
         The time of the last exchange of this worker that the engine knows (`Acknowledge`).
     """
-    views = {scope: view for scope, view in replica.views.items() if view.received_s > known_s}
-    seen = {scope: view.state for scope, view in views.items()}
+    seen = {scope: view.state for scope, view in replica.views.items() if view.received_s > known_s}
     if known_s == 0.0 and all(present.get(one) == state for one, state in seen.items()):  # it alone was forgotten
         return Loss([], [])
     there = {scope: present[scope] for scope in seen if scope in present}
-    older = {one for one, now in there.items() if is_older(seen[one], now, views[one].as_of_s)}
+    older = {one for one, now in there.items() if is_older(seen[one], now)}
     others = {one for one, now in there.items() if one not in older and not is_same_opening(seen[one], now)}
     return Loss([scope for scope in seen if scope not in others], [], replaced=older)
 
