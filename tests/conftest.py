@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import warnings
 from collections import Counter
 
@@ -19,6 +20,8 @@ def pytest_configure(config):
     """Give each of several test processes one thread for linear algebra: more of them wait for each other."""
     if config.getoption("numprocesses", None):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the programs that tests interrupt inherit it
 
 
 @pytest.hookimpl(wrapper=True)

@@ -119,9 +119,12 @@ def test_ctrl_c_ends_a_run_that_waits_for_another_one(folder):
     with (folder / "scores.jsonl").open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with subprocess.Popen([*command, "--with", "my_judges:right"], stderr=subprocess.PIPE, text=True) as waits:
-            assert waits.stderr.readline() == "waiting for another command that changes scores.jsonl\n"
-            waits.send_signal(signal.SIGINT)
-            waits.communicate(timeout=30)
+            try:
+                assert waits.stderr.readline() == "waiting for another command that changes scores.jsonl\n"
+                waits.send_signal(signal.SIGINT)
+                waits.communicate(timeout=30)
+            finally:
+                waits.kill()
     assert waits.returncode == 130
 
 
