@@ -20,7 +20,6 @@ from support.ports import free_port
 from support.providers import URL, deployment
 
 TESTS = Path(__file__).parents[1]
-QUICK_START = Path(__file__).with_name("quick_start")
 BOOT_S = 300.0  # of a loaded machine; one that ends is noticed at once
 
 
@@ -60,7 +59,7 @@ def environment(master_key: str) -> dict[str, str]:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_MASTER_KEY": master_key,
         "LITELLM_TELEMETRY": "False",
-        "PYTHONPATH": os.pathsep.join([str(QUICK_START), str(TESTS), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
     }
 
 

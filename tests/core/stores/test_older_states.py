@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, contextmanager, nullcontext
 
+import numpy as np
 import pytest
 
 from support.redis_servers import MISSING, redis_server, serving, wait_until
@@ -330,3 +331,12 @@ def _admits(store):
     except StoreUnavailable:
         return False
     return True
+
+
+def test_the_clock_of_a_program_may_be_that_of_numpy(tmp_path):
+    engine = SQLiteEngine(tmp_path / "budget.db", clock=lambda: np.float64(1.8e9))
+    with closing(SharedStore(engine, name="numpy")) as store:
+        store.open("default", Budget(1.0, 10))
+        store.refresh()
+        store.refresh()
+        assert store.ledger("default").spent_usd == 0.0

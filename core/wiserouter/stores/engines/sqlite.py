@@ -111,7 +111,7 @@ class SQLiteEngine:
 
     def _applied(self, events: Sequence[Event], reading: ReadRequest) -> Reply:
         with self._transaction() as cursor:
-            now_s = self._clock()
+            now_s = float(self._clock())  # of a program, which may use numpy
             transaction = Transaction(cursor, now_s, *self._bounds)
             transaction.tidy()
             results = transaction.apply_each(events)
