@@ -15,7 +15,7 @@ FLOORS = {
     "latest": "certifi>=2025.1.1\nlitellm-proxy-extras==0.4.110\nboto3>=1.43.1\nmcp>=2.2\nlitellm-enterprise==0.1.82\n",
     "lowest": "",
 }
-RUNNER = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist")
+RUNNER = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-timeout", "pytest-xdist")
 USED = ("anthropic", "hypothesis", "prometheus-client", "respx", "schemathesis", "time-machine")
 
 

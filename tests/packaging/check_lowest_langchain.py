@@ -10,7 +10,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "langchain-tests")
+RUNNER = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-timeout", "pytest-xdist")
+TESTING = (*RUNNER, "hypothesis", "langchain-tests")
 TESTS = (
     "test_standard.py",
     "test_runnable.py",

@@ -23,7 +23,7 @@ FILES = (
 )
 """Tests of what the way of installing bears on: files, extras, entry points; the others ran on the sources."""
 
-TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "pandas<3")
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-timeout", "pytest-xdist", "hypothesis", "pandas<3")
 
 
 def pins() -> list[str]:
