@@ -17,8 +17,8 @@ class OffLoop:
 
     Parameters
     ----------
-    path : Path
-        The file that several of them may share.
+    engine : SQLiteEngine
+        The engine; where it belongs to a store, that very one, whose lock is older than the store's (`held_at_fork`).
     near : bool
         The value of its attribute `near`; False as for a server.
 
@@ -32,8 +32,8 @@ class OffLoop:
         Whether exchanges fail.
     """
 
-    def __init__(self, path: Path, *, near: bool) -> None:
-        self._engine, self.near = SQLiteEngine(path), near
+    def __init__(self, engine: SQLiteEngine, *, near: bool) -> None:
+        self._engine, self.near = engine, near
         self.seen: list[str] = []
         self.open, self.down = threading.Event(), False
         self.open.set()
@@ -56,5 +56,5 @@ class OffLoop:
 
 def store_at(path: Path, *, near: bool = True, **settings: object) -> tuple[SharedStore, OffLoop]:
     """Return the store of one worker, and its engine; other workers can open the same file."""
-    engine = OffLoop(path, near=near)
+    engine = OffLoop(SQLiteEngine(path), near=near)
     return SharedStore(engine, name="test", **settings), engine

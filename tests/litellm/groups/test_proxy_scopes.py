@@ -46,7 +46,7 @@ def client(tmp_path_factory):
     with in_process(write(config_of(groups), folder), MASTER) as running:
         for name in ("wise", "tagged"):
             client = running.callback.groups[name].router._store._worker.client
-            client._engine = OffLoop(client._engine.path, near=True)
+            client._engine = OffLoop(client._engine, near=True)
         yield running
 
 
