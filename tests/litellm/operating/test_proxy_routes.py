@@ -226,7 +226,7 @@ async def chats_beside_feedback(proxy, answered, *, flood, chats=4, seconds=3.0)
 
     async def chat(client):
         body = {"model": "wise", "messages": [{"role": "user", "content": "hello"}]}
-        while time.monotonic() < end:
+        while time.monotonic() < end or not took:  # on a slow machine the first ones may take all of the time
             start = time.monotonic()
             response = await client.post("/v1/chat/completions", json=body, headers=headers(proxy, "sk-user-a"))
             assert response.status_code == 200, response.text
