@@ -7,6 +7,7 @@ first, since a router is made after its store and locks it while it is locked it
 
 from __future__ import annotations
 
+import logging  # noqa: F401  # registers its handler before ours: a fork then acquires its lock after ours
 import os
 import threading
 import weakref

@@ -24,9 +24,12 @@ def fork():
 """
 
 
-def run(program):
-    """Run a program, which must show no error: those of the handlers of a fork end nothing, and are printed."""
-    command = [sys.executable, "-c", PROLOGUE + program]
+def run(program, first="wiserouter.stores.forks"):
+    """Run a program, which must show no error: those of the handlers of a fork end nothing, and are printed.
+
+    The module `first` is imported before all others.
+    """
+    command = [sys.executable, "-c", f"import {first}\n{PROLOGUE}{program}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -65,3 +68,26 @@ gc.enable()
 fork()
 assert len(kept) == 1_000
 """)
+
+
+@pytest.mark.parametrize("first", ["wiserouter.stores", "wiserouter.stores.forks", "wiserouter.stores.memory"])
+def test_a_thread_that_logs_while_it_holds_a_lock_ends_while_a_fork_waits_for_it(first):
+    program = """
+import logging
+
+lock = held_at_fork(threading.RLock())
+held, ended = threading.Event(), []
+
+def logs():
+    with lock:
+        held.set()
+        time.sleep(0.5)  # the fork waits
+        logging.getLogger("wiserouter").isEnabledFor(logging.ERROR)  # acquires logging's own lock the first time
+        ended.append(True)
+
+threading.Thread(target=logs, daemon=True).start()
+held.wait()
+fork()
+assert ended
+"""
+    run(program, first)
