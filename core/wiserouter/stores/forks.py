@@ -11,6 +11,7 @@ import logging  # noqa: F401  # registers its handler before ours: a fork then a
 import os
 import threading
 import weakref
+from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
 
@@ -47,13 +48,23 @@ def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
 
 def _acquire() -> None:
     _held.locks = []
-    for known, closed in reversed(_known.copy().items()):  # a list of items could be interrupted by a lock that ends
-        lock, closable = known(), None if closed is None else closed()
-        if lock is not None:
-            lock.acquire()
-            _held.locks.append(lock)
-        if closable is not None:
-            closable.close()
+    with ExitStack() as latest_first:  # goes on after an error, such as one that the handler of a signal raises
+        for known, closed in _known.copy().items():  # a list of items could be interrupted by a lock that ends
+            lock, closable = known(), None if closed is None else closed()
+            if closable is not None:
+                latest_first.callback(closable.close)
+            if lock is not None:
+                latest_first.callback(_hold, lock)
+
+
+def _hold(lock: _Lock) -> None:
+    """Acquire a lock, also where the handler of a signal raises meanwhile: the fork goes on all the same."""
+    try:
+        lock.acquire()
+    except BaseException:
+        _hold(lock)
+        raise
+    _held.locks.append(lock)
 
 
 def _release() -> None:

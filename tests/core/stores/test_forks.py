@@ -91,3 +91,46 @@ fork()
 assert ended
 """
     run(program, first)
+
+
+def test_an_error_while_a_fork_acquires_the_locks_leaves_none_out():
+    run("""
+import signal, sys
+
+class Failing:
+    def close(self):
+        raise OSError("no space left")
+
+class Late(Exception):
+    pass
+
+def late(*_):
+    raise Late
+
+failing = Failing()
+old, busy = held_at_fork(threading.RLock()), held_at_fork(threading.RLock())
+newer = held_at_fork(threading.RLock(), failing)
+held = threading.Event()
+
+def decides():
+    with busy:
+        held.set()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGUSR1)  # the fork waits for this lock
+        time.sleep(0.5)
+    while True:
+        with old:
+            time.sleep(0.01)
+
+signal.signal(signal.SIGUSR1, late)
+sys.unraisablehook = lambda error: errors.append(error.exc_type)
+errors = []
+threading.Thread(target=decides, daemon=True).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    os._exit(sum(not lock.acquire(blocking=False) for lock in (old, busy, newer)))
+assert os.waitpid(child, 0)[1] == 0
+assert errors == [Late], errors
+assert all(lock.acquire(timeout=5.0) for lock in (old, busy, newer))
+""")
