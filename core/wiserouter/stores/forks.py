@@ -27,7 +27,12 @@ class _Closable(Protocol):
 
 L = TypeVar("L", bound=_Lock)
 
-_known: dict[weakref.ref[Any], weakref.ref[Any] | None] = {}
+MAX_ROUNDS = 8
+"""How often a fork acquires all locks again since others were made meanwhile, as of a store that a thread opens."""
+
+_Known = dict[weakref.ref[Any], weakref.ref[Any] | None]
+
+_known: _Known = {}
 _held = threading.local()  # the locks of a thread that forks; others may fork at the same time
 
 
@@ -46,11 +51,20 @@ def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
     return lock
 
 
-def _acquire() -> None:
-    _held.locks = []
+def _acquire(rounds: int = MAX_ROUNDS) -> None:
+    known, _held.locks = _known.copy(), []
+    try:
+        _acquire_each(known)
+    finally:
+        if rounds > 1 and _known.copy().keys() - known.keys():  # locks made meanwhile are later than those held now
+            _release()
+            _acquire(rounds - 1)
+
+
+def _acquire_each(known: _Known) -> None:
     with ExitStack() as latest_first:  # goes on after an error, such as one that the handler of a signal raises
-        for known, closed in _known.copy().items():  # a list of items could be interrupted by a lock that ends
-            lock, closable = known(), None if closed is None else closed()
+        for each, closed in known.items():
+            lock, closable = each(), None if closed is None else closed()
             if closable is not None:
                 latest_first.callback(closable.close)
             if lock is not None:

@@ -134,3 +134,49 @@ assert os.waitpid(child, 0)[1] == 0
 assert errors == [Late], errors
 assert all(lock.acquire(timeout=5.0) for lock in (old, busy, newer))
 """)
+
+
+def test_a_fork_holds_the_locks_that_are_made_while_it_waits_for_others():
+    run("""
+old, busy = held_at_fork(threading.RLock()), held_at_fork(threading.RLock())
+held, made = threading.Event(), []
+
+def opens():
+    with busy:
+        held.set()
+        time.sleep(0.5)  # the fork waits for this lock
+        made.append(held_at_fork(threading.RLock()))
+        made[0].acquire()
+    time.sleep(0.5)
+    made[0].release()
+
+thread = threading.Thread(target=opens)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    os._exit(sum(not lock.acquire(blocking=False) for lock in (old, busy, *made)))
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+assert all(lock.acquire(blocking=False) for lock in (old, busy, *made))
+""")
+
+
+def test_a_fork_ends_while_threads_go_on_making_locks():
+    run("""
+stop = threading.Event()
+
+def opens():
+    while not stop.is_set():
+        with held_at_fork(threading.RLock()):
+            pass
+
+threads = [threading.Thread(target=opens) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(20):
+    fork()
+stop.set()
+for thread in threads:
+    thread.join()
+""")
