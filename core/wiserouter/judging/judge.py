@@ -94,6 +94,8 @@ class Judge:
         Returns the share of the horizon that has passed.
     learned : callable, optional
         Returns the number of its scores that were learned before, by any worker.
+    lock : RLock, optional
+        Held while calls are queued, also by the loop's thread; a router gives one that a fork waits for.
 
     Attributes
     ----------
@@ -111,6 +113,7 @@ class Judge:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         passed: Callable[[], float] | None = None,
         learned: Callable[[], int] = int,
+        lock: RLock | None = None,
     ) -> None:
         self.settings, self.counts = settings, JudgeCounts()
         self._ask, self._score, self._rng = ask, score, rng
@@ -119,7 +122,7 @@ class Judge:
         self._sample = SystematicSample(settings.share, rng, passed)
         self._waiting: deque[JudgedCall] = deque()
         self._held: OrderedDict[str, JudgedCall] = OrderedDict()
-        self._lock = RLock()
+        self._lock = RLock() if lock is None else lock
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: set[object] = set()
         self._pid = os.getpid()

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 PROLOGUE = """
-import faulthandler, gc, os, threading, time, warnings
+import faulthandler, gc, os, signal, threading, time, warnings
 
 from wiserouter.stores.forks import held_at_fork
 
@@ -21,6 +21,34 @@ def fork():
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+
+def holding(lock):  # by another thread, while this one forks
+    def hold():
+        with lock:
+            held.set()
+            time.sleep(0.5)
+
+    held = threading.Event()
+    threading.Thread(target=hold, daemon=True).start()
+    held.wait()
+
+def in_child(step):  # returns the status of the child, which a signal ends where it hangs
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            step()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+def routed():
+    from wiserouter import Budget, Model, Price, WiseRouter
+
+    router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
+    router.start(Budget(1.0, 1_000))
+    return router
 """
 
 
@@ -95,7 +123,7 @@ assert ended
 
 def test_an_error_while_a_fork_acquires_the_locks_leaves_none_out():
     run("""
-import signal, sys
+import sys
 
 class Failing:
     def close(self):
@@ -179,4 +207,14 @@ for _ in range(20):
 stop.set()
 for thread in threads:
     thread.join()
+""")
+
+
+def test_a_child_offers_calls_to_a_judge_whose_lock_another_thread_held():
+    run("""
+router = routed()
+judge = router.judge_with(lambda prompt, answer: 0.5, share=1.0)
+decision = router.decide("hello")
+holding(judge._lock)
+assert in_child(lambda: judge.offer(decision, "What is 2 + 2?", "4")) == 0
 """)
