@@ -468,6 +468,42 @@ def test_a_process_that_is_forked_while_its_parent_sends_can_go_on(opened, monke
     assert store.ledger("s").in_flight == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_call_that_the_parent_is_asking_for_is_not_reserved_by_a_process_forked_meanwhile(opened):
+    store, refused = opened(refresh_s=1e6, flush_s=1e6), []
+    store.open("s", Budget(1.0, 100, limit="hard"))
+    store.reserve(record(store, "s", "another call", 0.75, 0.75))
+
+    def asks():
+        with pytest.raises(BudgetExhausted) as error:
+            store.reserve(record(store, "s", "a call of the parent", 0.5, 0.5))
+        refused.append(error)
+
+    asking, told, tell = threading.Thread(target=asks), *os.pipe()
+    with store._worker.client._busy:  # as while another thread exchanges
+        asking.start()
+        while not store._worker.client.waiting:
+            time.sleep(0.001)
+        child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        status = 1
+        try:
+            os.read(told, 1)
+            store.spend("s", 0.25)
+            status = 0
+        finally:
+            os._exit(status)
+    asking.join(30.0)
+    store.settle("another call", 0.0)
+    os.write(tell, b"-")
+    assert os.waitpid(child, 0)[1] == 0
+    store.refresh()
+    assert refused
+    assert (store.ledger("s").spent_usd, store.ledger("s").reserved_usd) == (0.25, 0.0)
+
+
 def test_a_worker_that_starts_late_knows_the_traffic_of_the_window(opened, clock):
     early = opened()
     early.open("s", Budget(10.0, every="1d"))

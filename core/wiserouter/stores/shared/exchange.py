@@ -168,8 +168,7 @@ class EngineClient:
         self._failures = self._exchanges = 0
         self._identity, self.received_s = WorkerIdentity(), 0.0
         self._sender: WorkerIdentity | None = None
-        self.waiting: deque[PendingEvent] = deque()
-        self.offset_s = 0.0
+        self.waiting, self.offset_s = deque[PendingEvent](), 0.0
         self.closed = self.hastened = False
 
     @property
@@ -268,6 +267,7 @@ class EngineClient:
         if participant is None:
             return True
         with self._lock:
+            self._leave_to_parent()
             sent = [self.waiting[at] for at in range(min(MAX_EVENTS_PER_EXCHANGE, len(self.waiting)))]
             started_s = self._clock()
             due = refresh or self.hastened or started_s - self._refreshed_s >= self._refresh_s
@@ -275,7 +275,7 @@ class EngineClient:
             extras, reading = participant.compose(sent, due=due)
             brief = self._engine.near and not refresh and participant.decides_alone()
         try:
-            events = [self._acknowledgement(), *[_encoded(pending) for pending in sent], *extras]
+            events = [Acknowledge(self._identity.name, self.received_s), *map(_encoded, sent), *extras]
             reply = self._engine.exchange(events, reading, BRIEF_S if brief else None)
         except StoreError as error:
             self._fail(len(sent), error)
@@ -308,10 +308,11 @@ class EngineClient:
             self._clear_spool()
         return True
 
-    def _acknowledgement(self) -> Acknowledge:
+    def _leave_to_parent(self) -> None:
+        """Forget the events for which a caller waits in the process that this one was forked from: it sends them."""
         if self._identity.renew_after_fork():
             self.received_s = 0.0
-        return Acknowledge(self._identity.name, self.received_s)
+            self.waiting = deque([pending for pending in self.waiting if pending.applied])
 
     def _succeed(self, started_s: float, reply: Reply) -> None:
         ended_s = self._clock()
@@ -365,6 +366,7 @@ class EngineClient:
 
     def _start(self) -> None:
         """Start the thread that sends and reads in the background; once per process."""
+        self._leave_to_parent()
         if self.closed or (self._sender is not None and self._sender.is_current):
             return
         if self._sender is None:
