@@ -7,10 +7,13 @@ first, since a router is made after its store and locks it while it is locked it
 
 from __future__ import annotations
 
+import atexit
 import logging  # noqa: F401  # registers its handler before ours: a fork then acquires its lock after ours
 import os
+import sys
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
@@ -49,6 +52,17 @@ def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
     """
     _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = None if closed is None else weakref.ref(closed)
     return lock
+
+
+def call_at_end(step: Callable[..., object], *args: object) -> None:
+    """Call a function when this process ends, also one that `multiprocessing` has forked, which ends without `atexit`.
+
+    One that is killed, or ends by `os._exit`, calls nothing.
+    """
+    atexit.register(step, *args)
+    multiprocessing, util = sys.modules.get("multiprocessing"), sys.modules.get("multiprocessing.util")
+    if multiprocessing is not None and util is not None and multiprocessing.parent_process() is not None:
+        util.Finalize(None, step, args, exitpriority=-1)  # after those of the program, which may still charge
 
 
 def _acquire(rounds: int = MAX_ROUNDS) -> None:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from support.redis_servers import MISSING, RedisServer, redis_server
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 PROLOGUE = """
@@ -43,10 +45,11 @@ def in_child(step):  # returns the status of the child, which a signal ends wher
             os._exit(1)
     return os.waitpid(child, 0)[1]
 
-def routed():
+def routed(store="memory://"):
     from wiserouter import Budget, Model, Price, WiseRouter
 
-    router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
+    models = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))]
+    router = WiseRouter(models, seed=0, store=store)
     router.start(Budget(1.0, 1_000))
     return router
 """
@@ -218,3 +221,38 @@ decision = router.decide("hello")
 holding(judge._lock)
 assert in_child(lambda: judge.offer(decision, "What is 2 + 2?", "4")) == 0
 """)
+
+
+@pytest.mark.skipif(redis_server() is None, reason=MISSING)
+@pytest.mark.parametrize("how", ["Process", "ProcessPoolExecutor"])
+def test_processes_that_multiprocessing_forks_send_what_they_charged_before_they_end(tmp_path, how):
+    server = RedisServer(tmp_path)
+    server.start()
+    try:
+        run(f"""
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+def charges(_=None):
+    for _ in range(10):
+        router.charge(router.decide("hello"), 0.001)
+
+fork, router = multiprocessing.get_context("fork"), routed("{server.url}?lease_share=0.1&flush_s=5")
+router.charge(router.decide("hello"), 0.001)
+router.refresh()
+if "{how}" == "Process":
+    children = [fork.Process(target=charges) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+else:
+    with ProcessPoolExecutor(3, fork) as pool:
+        list(pool.map(charges, range(3)))
+router.close()
+(account,) = routed("{server.url}").account().each
+assert round(account.spent_usd, 9) == 0.031, account
+assert (account.reserved_usd, account.leased_usd) == (0.0, 0.0), account
+""")
+    finally:
+        server.stop()

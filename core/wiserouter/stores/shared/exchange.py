@@ -7,7 +7,6 @@ those that their caller allows to arrive later; every event counts once.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import weakref
 from collections import deque
@@ -24,7 +23,7 @@ from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engines.acknowledgements import Acknowledge, acknowledged_s
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Reserve, Settle
-from wiserouter.stores.forks import held_at_fork
+from wiserouter.stores.forks import call_at_end, held_at_fork
 from wiserouter.stores.ids import WorkerIdentity, fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect
@@ -373,7 +372,7 @@ class EngineClient:
             self._take_over()
         self._sender, self._wake = WorkerIdentity(), Signal()  # that of a parent may be in use by its thread
         Thread(target=_run, args=(weakref.ref(self), self._wake), name="wiserouter-store", daemon=True).start()
-        atexit.register(_close, self._participant)
+        call_at_end(_close, self._participant)
 
 
 def _encoded(pending: PendingEvent) -> Event:
