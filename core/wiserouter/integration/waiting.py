@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary, ref
 
 from wiserouter.errors import BudgetExhausted, RunBudgetExhausted
 from wiserouter.router import WiseRouter
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.offload import offload
 
 MAX_WAIT_S = 10.0
@@ -125,7 +126,7 @@ class AdmissionQueue:
         self.max_waiting = max_waiting
         self._router, self._poll_s, self._clock = ref(router), poll_s, clock
         self._lines: dict[str, deque[Waiter]] = {}
-        self._lock = threading.Lock()
+        self._lock = held_at_fork(threading.Lock(), innermost=True)
         self._refreshed_s = float("-inf")
         router.notify(self.wake)
 

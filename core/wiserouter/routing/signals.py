@@ -16,6 +16,7 @@ from typing import Any
 
 from wiserouter.errors import InvalidInput
 from wiserouter.routing.schema_fit import fits
+from wiserouter.stores.forks import held_at_fork
 
 RULES = {
     "invalid_tool_call": "the arguments of a tool call are no JSON object",
@@ -129,7 +130,7 @@ class Signals:
                 near = get_close_matches(str(name), RULES, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"the rules are {', '.join(RULES)}"
                 raise InvalidInput(f"signals must be names of rules, got {name!r}: {hint}", value=name)
-        self._clock, self._lock = clock, Lock()
+        self._clock, self._lock = clock, held_at_fork(Lock(), innermost=True)
         self._by_prompt: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._by_tool_call: OrderedDict[str, str] = OrderedDict()
 

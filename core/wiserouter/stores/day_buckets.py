@@ -20,6 +20,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn, Note
+from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import WorkerIdentity
 from wiserouter.stores.peer import Peer
 from wiserouter.types import NO_CONTEXT, Decision
@@ -163,7 +164,7 @@ class DayBuckets(Peer):
         self._sent: list[Learn] = []
         self._asked: list[str] = []
         self._read: dict[str, Cells] = {}
-        self._lock, self._reading = Lock(), Lock()
+        self._lock, self._reading = held_at_fork(Lock(), innermost=True), held_at_fork(Lock())
 
     def charged(
         self,

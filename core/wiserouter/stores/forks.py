@@ -2,7 +2,8 @@
 
 A forked process has only the thread that forked it: a lock that another thread holds at that moment, such as the one of
 a store that sends in the background, would never be released there. So each lock is acquired before a fork, the latest
-first, since a router is made after its store and locks it while it is locked itself, and released on both sides.
+first, since a router is made after its store and locks it while it is locked itself, and released on both sides. Those
+within which no other is acquired come last.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 
 class _Lock(Protocol):
@@ -33,16 +34,23 @@ L = TypeVar("L", bound=_Lock)
 MAX_ROUNDS = 8
 """How often a fork acquires all locks again since others were made meanwhile, as of a store that a thread opens."""
 
-_Known = dict[weakref.ref[Any], weakref.ref[Any] | None]
+
+class _Terms(NamedTuple):
+    closed: weakref.ref[Any] | None
+    innermost: bool
+
+
+_Known = dict[weakref.ref[Any], _Terms]
 
 _known: _Known = {}
 _held = threading.local()  # the locks of a thread that forks; others may fork at the same time
 
 
-def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
+def held_at_fork(lock: L, closed: _Closable | None = None, *, innermost: bool = False) -> L:
     """Return a lock that no other thread holds when a process is forked.
 
     `closed` is closed before each fork, while the lock is held: it opens again what a child must not inherit.
+    An `innermost` lock is acquired last, whenever it was made: it is held within others, and none within it.
 
     Examples
     --------
@@ -50,7 +58,8 @@ def held_at_fork(lock: L, closed: _Closable | None = None) -> L:
     >>> with held_at_fork(RLock()):
     ...     pass
     """
-    _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = None if closed is None else weakref.ref(closed)
+    terms = _Terms(None if closed is None else weakref.ref(closed), innermost)
+    _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = terms
     return lock
 
 
@@ -76,13 +85,14 @@ def _acquire(rounds: int = MAX_ROUNDS) -> None:
 
 
 def _acquire_each(known: _Known) -> None:
-    with ExitStack() as latest_first:  # goes on after an error, such as one that the handler of a signal raises
-        for each, closed in known.items():
+    innermost_first = sorted(known.items(), key=lambda one: not one[1].innermost)
+    with ExitStack() as last_first:  # goes on after an error, such as one that the handler of a signal raises
+        for each, (closed, _) in innermost_first:
             lock, closable = each(), None if closed is None else closed()
             if closable is not None:
-                latest_first.callback(closable.close)
+                last_first.callback(closable.close)
             if lock is not None:
-                latest_first.callback(_hold, lock)
+                last_first.callback(_hold, lock)
 
 
 def _hold(lock: _Lock) -> None:

@@ -256,3 +256,44 @@ assert (account.reserved_usd, account.leased_usd) == (0.0, 0.0), account
 """)
     finally:
         server.stop()
+
+
+def test_an_innermost_lock_is_acquired_after_all_others():
+    run("""
+outer, inner = held_at_fork(threading.RLock()), held_at_fork(threading.Lock(), innermost=True)
+held, ended = threading.Event(), []
+
+def decides():
+    with outer:
+        held.set()
+        time.sleep(0.5)  # the fork waits for this lock
+        with inner:
+            ended.append(True)
+
+threading.Thread(target=decides, daemon=True).start()
+held.wait()
+assert in_child(lambda: outer.acquire() and inner.acquire()) == 0
+assert ended and inner.acquire(blocking=False)
+""")
+
+
+@pytest.mark.parametrize(
+    ("made", "lock", "step"),
+    [
+        ("", "router._days._lock", "router.spend(0.001)"),
+        ("", "router._days._lock", "router.sums_of_days([20_000])"),
+        ("router = routed(f'sqlite:///{folder}/store.db')", "router._days._reading", "router.sums_of_days([20_000])"),
+        ("signals = Signals(['all'], time.monotonic)", "signals._lock", "signals.answered('a call', 'hello')"),
+        ("queue = AdmissionQueue(router)", "queue._lock", "queue.n_waiting"),
+    ],
+)
+def test_a_child_goes_on_with_what_another_thread_was_at(tmp_path, made, lock, step):
+    run(f"""
+from wiserouter.integration.waiting import AdmissionQueue
+from wiserouter.routing.signals import Signals
+
+folder, router = {str(tmp_path)!r}, routed()
+{made}
+holding({lock})
+assert in_child(lambda: {step}) == 0
+""")
