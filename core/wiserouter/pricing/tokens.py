@@ -54,6 +54,9 @@ _SAME_TEXT = {"o200k_harmony": "o200k_base"}  # differs in special tokens only
 _LOCK = threading.Lock()
 _LOOKED_FOR: dict[Path, tiktoken.Encoding | None] = {}
 
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have been reading a file
+    os.register_at_fork(after_in_child=lambda: globals().update(_LOCK=threading.Lock()))
+
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:

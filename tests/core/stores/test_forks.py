@@ -297,3 +297,14 @@ folder, router = {str(tmp_path)!r}, routed()
 holding({lock})
 assert in_child(lambda: {step}) == 0
 """)
+
+
+def test_a_child_counts_tokens_where_a_thread_of_the_parent_was_reading_their_encoding(tmp_path):
+    run(f"""
+from wiserouter.pricing import tokens
+
+os.environ["TIKTOKEN_CACHE_DIR"] = {str(tmp_path)!r}
+tokens._cache_path({str(tmp_path)!r}, "o200k_base").write_bytes(b"of another one")
+holding(tokens._LOCK)
+assert in_child(lambda: tokens.count_tokens("hello")) == 0
+""")
