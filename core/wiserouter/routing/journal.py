@@ -20,6 +20,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.routing.observer import Line
+from wiserouter.stores.forks import call_before_multiprocessing_ends
 from wiserouter.validation import check_count, check_folder
 
 if TYPE_CHECKING:
@@ -69,15 +70,30 @@ class Journal:
         self.path = Path(path)
         check_folder(self.path)
         self._max_waiting = check_count("max_waiting", max_waiting, least=1)
-        self._waiting: SimpleQueue[Line | Event | None] = SimpleQueue()
-        self._writer = _Writer(self.path, check_count("max_bytes", max_bytes, least=1))
+        self._max_bytes = check_count("max_bytes", max_bytes, least=1)
         self._overflow = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Open the file, and start the thread that writes to it; once per process."""
+        self._writer = _Writer(self.path, self._max_bytes)
+        self._waiting: SimpleQueue[Line | Event | None] = SimpleQueue()
         thread = Thread(
             target=_write_events, args=(self._waiting, self._writer), name="wiserouter-journal", daemon=True
         )
         thread.start()
         self.close = weakref.finalize(self, _end, self._waiting, thread)
         """Write the events that wait, and end the thread; also done when the process ends."""
+        self._pid = os.getpid()
+        call_before_multiprocessing_ends(self.close)
+
+    def _begin_after_fork(self) -> None:
+        """Begin again in a process that was forked from the one with the thread, which writes what waited there."""
+        if self._pid != os.getpid() and self.close.alive:
+            try:
+                self._begin()
+            except (OSError, RuntimeError) as error:  # a warning, as of a process that ends; the next event tries again
+                self._writer.fail(1, error)
 
     @property
     def dropped(self) -> int:
@@ -97,6 +113,7 @@ class Journal:
 
     def note(self, line: Line) -> None:
         """Have a line written, unless too many wait already."""
+        self._begin_after_fork()
         if self._waiting.qsize() < self._max_waiting:
             self._waiting.put(line)
             return
@@ -106,6 +123,7 @@ class Journal:
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until everything recorded so far is written; return True if that was in time."""
+        self._begin_after_fork()
         done = Event()
         self._waiting.put(done)
         return done.wait(timeout_s)
@@ -134,17 +152,18 @@ class _Writer:
                 self._cut = not rest[:written].endswith(b"\n")
                 rest = rest[written:]
         except OSError as error:  # no failure may end the thread
-            self._fail(rest.count(b"\n"), error)
+            self.fail(rest.count(b"\n"), error)
 
     def _made(self, line: Line) -> bytes:
         """Return a line as it stands in the file; nothing for one that cannot be made, which costs no other."""
         try:
             return json.dumps(line(), allow_nan=False).encode() + b"\n"
         except Exception as error:  # no failure may end the thread
-            self._fail(1, error)
+            self.fail(1, error)
             return b""
 
-    def _fail(self, lost: int, error: Exception) -> None:
+    def fail(self, lost: int, error: Exception) -> None:
+        """Count lines that are lost; the first error is logged."""
         if not self.failed:
             logger.warning("the journal %s cannot be written: %s", self._path, error)
         self.failed += lost

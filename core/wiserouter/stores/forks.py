@@ -69,6 +69,11 @@ def call_at_end(step: Callable[..., object], *args: object) -> None:
     One that is killed, or ends by `os._exit`, calls nothing.
     """
     atexit.register(step, *args)
+    call_before_multiprocessing_ends(step, *args)
+
+
+def call_before_multiprocessing_ends(step: Callable[..., object], *args: object) -> None:
+    """Call a function before this process ends where `multiprocessing` has started it."""
     multiprocessing, util = sys.modules.get("multiprocessing"), sys.modules.get("multiprocessing.util")
     if multiprocessing is not None and util is not None and multiprocessing.parent_process() is not None:
         util.Finalize(None, step, args, exitpriority=-1)  # after those of the program, which may still charge

@@ -308,3 +308,41 @@ tokens._cache_path({str(tmp_path)!r}, "o200k_base").write_bytes(b"of another one
 holding(tokens._LOCK)
 assert in_child(lambda: tokens.count_tokens("hello")) == 0
 """)
+
+
+def test_children_write_their_own_events_into_the_journal_and_none_of_their_parent(tmp_path):
+    run(f"""
+import multiprocessing
+
+path, router = {str(tmp_path / "journal.jsonl")!r}, routed()
+journal = router.journal_to(path)
+
+def decides():
+    for _ in range(10):
+        router.charge(router.decide("hello"), 0.001)
+
+decides()
+assert in_child(lambda: decides() or journal.flush() or 1 / 0) == 0
+child = multiprocessing.get_context("fork").Process(target=decides)
+child.start()
+child.join()
+decides()
+assert journal.flush()
+assert len(open(path).readlines()) == 4 * 20
+journal.close()
+assert in_child(decides) == 0
+assert len(open(path).readlines()) == 4 * 20
+""")
+
+
+def test_a_child_that_cannot_write_the_journal_goes_on(tmp_path):
+    (tmp_path / "of_the_parent").mkdir()
+    run(f"""
+import logging, shutil
+
+logging.disable(logging.CRITICAL)
+router = routed()
+journal = router.journal_to({str(tmp_path / "of_the_parent" / "journal.jsonl")!r})
+shutil.rmtree({str(tmp_path / "of_the_parent")!r})
+assert in_child(lambda: router.charge(router.decide("hello"), 0.001) or 1 / (journal.dropped == 2)) == 0
+""")
