@@ -34,20 +34,6 @@ def clock():
 
 
 @pytest.fixture
-def opened(clock, tmp_path):
-    stores = []
-
-    def opener(**settings):
-        engine = SQLiteEngine(tmp_path / "budget.db", clock, reservation_ttl_s=60.0)
-        stores.append(SharedStore(engine, clock=clock, reservation_ttl_s=60.0, **settings))
-        return stores[-1]
-
-    yield opener
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
 def snapshot(tmp_path):
     """Return a copy of the present state; calling `restore` on it takes the store back."""
 

@@ -33,20 +33,6 @@ def clock():
     return FakeClock(1_000.0)
 
 
-@pytest.fixture
-def opened(clock, tmp_path):
-    stores = []
-
-    def opener(**settings):
-        engine = SQLiteEngine(tmp_path / "budget.db", clock, reservation_ttl_s=60.0)
-        stores.append(SharedStore(engine, clock=clock, reservation_ttl_s=60.0, **settings))
-        return stores[-1]
-
-    yield opener
-    for store in stores:
-        store.close()
-
-
 def hold(store, name):
     store.reserve(record(store, "s", name, 1.0, 1.0))
     return name
