@@ -24,7 +24,7 @@ from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, default_methods, open_suite
 from wiserouter.evaluation.datasets import LoadedTable, open_table
 from wiserouter.evaluation.datasets.open_table import path_of
-from wiserouter.parallel import parallel_backend
+from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.validation import write_whole
 

@@ -24,7 +24,7 @@ from wiserouter.evaluation.off_policy import (
     read_decisions,
 )
 from wiserouter.evaluation.off_policy.evaluate import OutcomeName
-from wiserouter.parallel import parallel_backend
+from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.journal_reader import JournalReader

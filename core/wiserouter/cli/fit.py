@@ -28,7 +28,7 @@ from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
-from wiserouter.parallel import parallel_backend
+from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wiserouter.parallel import CLUSTERS
+from wiserouter.parallel.backends import CLUSTERS
 
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Number of workers, -1 for all; it changes no figure.")]
 BackendOption = Annotated[

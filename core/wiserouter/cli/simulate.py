@@ -17,7 +17,7 @@ from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import simulation
 from wiserouter.evaluation.simulation import MethodSummary, Study, slopes, summarise
-from wiserouter.parallel import parallel_backend
+from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
 
 _COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\nmost", "\nserved")

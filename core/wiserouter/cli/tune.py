@@ -21,7 +21,7 @@ from wiserouter.evaluation.baselines.variants import value_of
 from wiserouter.evaluation.bench.leave_one_out import LeaveOneOut, leave_one_out
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, open_suite, run_suite
 from wiserouter.evaluation.bench.tuned_constants import TUNED
-from wiserouter.parallel import parallel_backend
+from wiserouter.parallel.backends import parallel_backend
 from wiserouter.validation import write_whole
 
 if TYPE_CHECKING:

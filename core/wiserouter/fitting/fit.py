@@ -30,7 +30,8 @@ from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.learning.residuals.model_selection import MEANS, Comparison, check_estimator
-from wiserouter.parallel import Shared, run_in_order
+from wiserouter.parallel.shared import Shared
+from wiserouter.parallel.tasks import run_in_order
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model, checked_models
 from wiserouter.prompts.contexts import Contexts

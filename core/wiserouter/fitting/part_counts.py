@@ -21,7 +21,7 @@ from wiserouter.fitting.log.batch import first_rows
 from wiserouter.fitting.query_counts import QueryContexts, contexts_of
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
-from wiserouter.parallel import Shared
+from wiserouter.parallel.shared import Shared
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.types import Embedding, FloatArray

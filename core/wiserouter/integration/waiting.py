@@ -25,8 +25,8 @@ from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from wiserouter.errors import BudgetExhausted, RunBudgetExhausted
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.router import WiseRouter
-from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.offload import offload
 
 MAX_WAIT_S = 10.0

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.judging.verdict import NoVerdict
+from wiserouter.parallel.forks import import_between_forks
 from wiserouter.validation import check_amount
 
 logger = logging.getLogger("wiserouter")
@@ -83,6 +84,7 @@ class PaidQuestions:
         bound_usd : float, optional, USD
             The most that an attempt costs; by default what its `bound_usd` says, or the settings.
         """
+        import_between_forks("tenacity")
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         attempts = AsyncRetrying(

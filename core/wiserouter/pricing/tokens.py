@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wiserouter.parallel.forks import held_at_fork, import_between_forks
+
 if TYPE_CHECKING:
     import tiktoken
 
@@ -51,11 +53,8 @@ _PATTERN = {  # as in tiktoken_ext.openai_public; the tests hold them equal
     ),
 }
 _SAME_TEXT = {"o200k_harmony": "o200k_base"}  # differs in special tokens only
-_LOCK = threading.Lock()
+_LOCK = held_at_fork(threading.Lock(), innermost=True)
 _LOOKED_FOR: dict[Path, tiktoken.Encoding | None] = {}
-
-if hasattr(os, "register_at_fork"):  # a thread of the parent may have been reading a file
-    os.register_at_fork(after_in_child=lambda: globals().update(_LOCK=threading.Lock()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,7 @@ def _encoding_name(model: str | None) -> str | None:
     """Return the name of tiktoken's encoding for `model`, or None if there is none."""
     if model is None:
         return None
+    import_between_forks("tiktoken.model")
     from tiktoken.model import encoding_name_for_model
 
     try:

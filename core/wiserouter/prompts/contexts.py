@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
+from wiserouter.parallel.forks import import_between_forks
 from wiserouter.types import Embedding, FloatArray, IntArray
 from wiserouter.validation import check_count
 
@@ -191,7 +192,7 @@ class Contexts:
 
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:
-    import sklearn  # noqa: F401 first: its modules import one another, which two threads cannot do at once
+    import_between_forks("sklearn", "sklearn.cluster")  # its modules import one another, so that it is the first
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from threadpoolctl import threadpool_limits
 

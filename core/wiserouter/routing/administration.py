@@ -19,6 +19,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.planning.policies import ExploreShare, Policy
 from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
@@ -40,7 +41,6 @@ from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
 from wiserouter.stores.day_buckets import Cells, DayBuckets
-from wiserouter.stores.forks import held_at_fork
 from wiserouter.types import Decision, FloatArray
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from wiserouter.parallel.forks import call_before_multiprocessing_ends
 from wiserouter.routing.observer import Line
-from wiserouter.stores.forks import call_before_multiprocessing_ends
 from wiserouter.validation import check_count, check_folder
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from wiserouter.budgets.budget import Budget
 from wiserouter.errors import AlreadySettled, InvalidInput, UnknownDecision
 from wiserouter.judging.settings import JudgeSettings
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.routing.conversation_methods import RouterConversations
 from wiserouter.routing.judge_figures import JudgeFigures, figures_of
-from wiserouter.stores.forks import held_at_fork
 
 if TYPE_CHECKING:
     from wiserouter.judging.judge import Judge

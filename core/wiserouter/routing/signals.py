@@ -15,8 +15,8 @@ from threading import Lock
 from typing import Any
 
 from wiserouter.errors import InvalidInput
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.routing.schema_fit import fits
-from wiserouter.stores.forks import held_at_fork
 
 RULES = {
     "invalid_tool_call": "the arguments of a tool call are no JSON object",

@@ -15,12 +15,12 @@ from threading import Lock
 from typing import NamedTuple
 
 from wiserouter.learning.source_scores import SourceScore
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn, Note
-from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import WorkerIdentity
 from wiserouter.stores.peer import Peer
 from wiserouter.types import NO_CONTEXT, Decision

@@ -24,8 +24,8 @@ from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.stores.base import Health, Record
-from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.kept_conversations import KeptConversations
 from wiserouter.stores.local_changes import LocalChanges
 from wiserouter.stores.peer import Peer

@@ -17,7 +17,7 @@ from wiserouter.errors import LogError
 from wiserouter.fitting import part_counts
 from wiserouter.fitting.log import log_files
 from wiserouter.fitting.query_sample import QuerySample
-from wiserouter.parallel import parallel_backend
+from wiserouter.parallel.backends import parallel_backend
 
 
 def letters(prompts):

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from wiserouter.errors import InvalidInput, LogError, MissingExtra, WorkersLost
-from wiserouter.parallel import Shared, backends, parallel_backend, run_each, run_in_order
+from wiserouter.parallel import backends
+from wiserouter.parallel.backends import parallel_backend
+from wiserouter.parallel.shared import Shared
+from wiserouter.parallel.tasks import run_each, run_in_order
 
 
 def slow_first(task):
@@ -125,7 +128,7 @@ def test_a_backend_that_is_not_installed_names_its_extra(monkeypatch):
 SLEEPS = """
 import os
 import time
-from wiserouter.parallel import run_in_order
+from wiserouter.parallel.tasks import run_in_order
 
 def sleep(seconds):
     os.write(1, f"{os.getpid()}\\n".encode())  # at once, for both workers write to one pipe

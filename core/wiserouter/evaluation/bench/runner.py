@@ -25,7 +25,8 @@ from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.replay import Tick
-from wiserouter.parallel import Shared, run_each
+from wiserouter.parallel.shared import Shared
+from wiserouter.parallel.tasks import run_each
 
 if TYPE_CHECKING:
     import polars as pl

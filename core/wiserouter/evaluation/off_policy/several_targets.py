@@ -8,7 +8,8 @@ from functools import partial
 from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy.evaluate import Evaluation, OutcomeName, evaluate
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions
-from wiserouter.parallel import Shared, run_in_order
+from wiserouter.parallel.shared import Shared
+from wiserouter.parallel.tasks import run_in_order
 from wiserouter.types import FloatArray
 
 Result = Evaluation | ThinOverlap | None

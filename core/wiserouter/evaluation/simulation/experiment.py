@@ -15,7 +15,7 @@ from wiserouter.evaluation.simulation.methods import default_methods, open_metho
 from wiserouter.evaluation.simulation.paper_environment import paper_environment
 from wiserouter.evaluation.simulation.routerbench_environment import routerbench_like
 from wiserouter.evaluation.simulation.score import RunScore, score_of
-from wiserouter.parallel import run_in_order
+from wiserouter.parallel.tasks import run_in_order
 from wiserouter.validation import check_count
 
 EnvironmentName = Literal["paper", "routerbench"]

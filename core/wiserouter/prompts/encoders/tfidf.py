@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.errors import EncoderError, InvalidInput
+from wiserouter.parallel.forks import import_between_forks
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings, tail, unit
 from wiserouter.prompts.encoders.batch_terms import TermColumns
 from wiserouter.prompts.encoders.term_counts import frequent_terms, in_chunks
@@ -212,6 +213,7 @@ class TfidfEncoder:
 
     def _weighed(self, columns: NDArray[np.int32], ends: IntArray) -> csr_array:
         """Return the weights of texts, of shape (n_texts, n_terms), from the columns of their terms."""
+        import_between_forks("scipy.sparse")
         from scipy.sparse import csr_array
 
         n_texts = len(ends) - 1
@@ -236,7 +238,7 @@ def _check_state(terms: object, idf: FloatArray, components: Embedding) -> None:
 
 def _directions(matrix: csr_array, dim: int, seed: int) -> Embedding:
     """Return the leading right singular vectors of `matrix` as columns, of shape (n_terms, d), d <= dim."""
-    import sklearn  # noqa: F401 first: its modules import one another, which two threads cannot do at once
+    import_between_forks("sklearn", "sklearn.utils.extmath")  # its modules import one another, so that it is the first
     from sklearn.utils.extmath import randomized_svd
     from threadpoolctl import threadpool_limits
 

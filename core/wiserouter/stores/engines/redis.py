@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.stores.engines.acknowledgements import Acknowledge
 from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, ReadRequest, Reply, WindowState
 from wiserouter.stores.engines.events import (
@@ -31,7 +32,6 @@ from wiserouter.stores.engines.events import (
     Restore,
     Score,
 )
-from wiserouter.stores.forks import held_at_fork
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster

@@ -21,13 +21,13 @@ from weakref import finalize
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreError, StoreUnavailable
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
 from wiserouter.stores.engines.sqlite_file import OpenFile, Replaced, Superseded
 from wiserouter.stores.engines.sqlite_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from wiserouter.stores.engines.sqlite_texts import TextCursor
 from wiserouter.stores.engines.sqlite_transaction import Transaction
-from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import WorkerIdentity
 
 _APPLICATION = 0x57495345  # "WISE", in the header of the file

@@ -19,11 +19,11 @@ from threading import RLock, Thread
 from typing import Protocol, cast
 
 from wiserouter.errors import StoreError, StoreUnavailable
+from wiserouter.parallel.forks import call_at_end, held_at_fork
 from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engines.acknowledgements import Acknowledge, acknowledged_s
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Reserve, Settle
-from wiserouter.stores.forks import call_at_end, held_at_fork
 from wiserouter.stores.ids import WorkerIdentity, fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect

@@ -12,10 +12,10 @@ from threading import RLock
 
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import StoreError, StoreUnavailable
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.stores.base import Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
-from wiserouter.stores.forks import held_at_fork
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared.cap_views import CapViews

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 PROLOGUE = """
 import faulthandler, gc, os, signal, threading, time, warnings
 
-from wiserouter.stores.forks import held_at_fork
+from wiserouter.parallel.forks import held_at_fork
 
 faulthandler.dump_traceback_later(60, exit=True)
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -55,7 +55,7 @@ def routed(store="memory://"):
 """
 
 
-def run(program, first="wiserouter.stores.forks"):
+def run(program, first="wiserouter.parallel.forks"):
     """Run a program, which must show no error: those of the handlers of a fork end nothing, and are printed.
 
     The module `first` is imported before all others.
@@ -101,7 +101,7 @@ assert len(kept) == 1_000
 """)
 
 
-@pytest.mark.parametrize("first", ["wiserouter.stores", "wiserouter.stores.forks", "wiserouter.stores.memory"])
+@pytest.mark.parametrize("first", ["wiserouter.stores", "wiserouter.parallel.forks", "wiserouter.stores.memory"])
 def test_a_thread_that_logs_while_it_holds_a_lock_ends_while_a_fork_waits_for_it(first):
     program = """
 import logging
@@ -307,6 +307,45 @@ os.environ["TIKTOKEN_CACHE_DIR"] = {str(tmp_path)!r}
 tokens._cache_path({str(tmp_path)!r}, "o200k_base").write_bytes(b"of another one")
 holding(tokens._LOCK)
 assert in_child(lambda: tokens.count_tokens("hello")) == 0
+""")
+
+
+FIRST_USE = {
+    "sklearn.cluster": "from wiserouter import Contexts; Contexts.fit([[0.0], [1.0]], 2)",
+    "tiktoken.model": "from wiserouter.pricing.tokens import count_tokens; count_tokens('hello', 'gpt-4o')",
+    "tenacity": """
+    import asyncio
+
+    from wiserouter.judging.paid_questions import PaidQuestions
+    from wiserouter.judging.settings import JudgeSettings
+
+    asyncio.run(PaidQuestions(JudgeSettings(), None).answered(str, read=lambda text: (text, 0.0), bound_usd=0.0))
+""",
+}
+
+
+@pytest.mark.parametrize("module", FIRST_USE)
+def test_a_child_imports_what_a_thread_of_its_parent_was_importing(module):
+    run(f"""
+import importlib, sys
+
+class Slow:  # an import that takes long, as that of scikit-learn does
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            importing.set()
+            time.sleep(0.5)
+
+importing = threading.Event()
+sys.meta_path.insert(0, Slow())
+
+def uses():
+    {FIRST_USE[module]}
+
+used = threading.Thread(target=uses)
+used.start()
+importing.wait()
+assert in_child(lambda: importlib.import_module({module!r})) == 0
+used.join()
 """)
 
 

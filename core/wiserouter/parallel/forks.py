@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 
@@ -61,6 +62,21 @@ def held_at_fork(lock: L, closed: _Closable | None = None, *, innermost: bool = 
     terms = _Terms(None if closed is None else weakref.ref(closed), innermost)
     _known[weakref.ref(lock, lambda gone: _known.pop(gone, None))] = terms
     return lock
+
+
+_imports = held_at_fork(threading.RLock(), innermost=True)
+
+
+def import_between_forks(*names: str) -> None:
+    """Import modules, in this order, while no process is forked: a child would wait for a module for ever.
+
+    It has the lock of one that another thread of its parent was importing, and no thread that would release it.
+    """
+    missing = [name for name in names if name not in sys.modules]
+    if missing:
+        with _imports:
+            for name in missing:
+                import_module(name)
 
 
 def call_at_end(step: Callable[..., object], *args: object) -> None:
