@@ -303,6 +303,35 @@ def test_what_others_spend_before_the_first_worker_notices_is_counted_too():
             store.close()
 
 
+@NEEDS_REDIS
+def test_what_an_earlier_loss_left_to_presume_stays_spent():
+    with serving() as server:
+        budget = Budget(10.0, 1_000, limit="hard")
+        first, second = (open_store(f"{server.url}?refresh_s=0.1", reservation_ttl_s=1.0) for _ in range(2))
+        killed = open_store(f"{server.url}?refresh_s=1000", reservation_ttl_s=1.0)
+        for store in (first, second, killed):
+            store.open("s", budget)
+        call(first, "before")
+        killed.reserve(record(killed, "s", "of unknown outcome", 1.0, 0.5))
+        for store in (first, second):
+            store.refresh()
+        server.empty()
+        for store in (first, second):
+            wait_until(lambda store=store: _spent_usd(store) == 1.25, "the lost call is not presumed", 20.0)
+        wait_until(lambda: _admits(first), "the limit stays closed", 20.0)
+        second.refresh()
+        server.ask("SAVE")
+        call(first, "since")
+        server.kill()
+        server.start()
+        wait_until(lambda: _admits(first), "the limit stays closed", 20.0)
+        for store in (first, second):
+            store.refresh()
+            ledger = store.ledger("s")
+            assert (ledger.spent_usd, ledger.charged, ledger.leased_usd) == (2.0, 4, 0.0)
+            store.close()
+
+
 def _spent_usd(store):
     try:
         store.refresh()

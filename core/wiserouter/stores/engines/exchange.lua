@@ -211,7 +211,7 @@ local function carry_over(one)
   end
 end
 
-local tidying = false  -- what runs out of time was there before this run of the server
+local tidying = false  -- what runs out of time, or is replaced, was there before this run of the server
 
 local function begin_run(one)
   local base = {}
@@ -680,7 +680,9 @@ end
 
 local function replace(event, account)
   local since = {}
+  tidying = true
   return_lease(event.lease)
+  tidying = false
   for level, id in ipairs(list(account.is.windows, account.key .. ' windows')) do
     local one = window(id)
     since[level] = counted_since(one)
