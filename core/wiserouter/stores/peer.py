@@ -35,5 +35,5 @@ class Peer(Protocol):
         return
 
     def hasten(self) -> None:
-        """Leave nothing for later: the next exchange may be the last one."""
+        """Leave nothing for later: the next exchange may be the last one, or shows what an older state has."""
         return

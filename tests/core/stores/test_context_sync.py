@@ -1,5 +1,6 @@
 """Workers share the contexts that they fit: one version for all, and no observation lost or counted twice."""
 
+import copy
 import itertools
 import json
 import os
@@ -59,11 +60,11 @@ def serve(router, rng, n, *, score=True):
     return made
 
 
-def exchange(routers, times=4):
+def exchange(routers, times=4, step_s=11.0):
     for _ in range(times):
         for router in routers:
-            router._store._worker._clock.now_s += 11.0
-            router._store._worker.client._engine.now_s += 11.0
+            router._store._worker._clock.now_s += step_s
+            router._store._worker.client._engine.now_s += step_s
             router._store.refresh()
             with router._lock:
                 router._learner.merge_remote()
@@ -197,6 +198,22 @@ def test_the_contexts_outlive_a_store_that_has_lost_them():
     late = worker(engine, clock, seed=2)
     exchange([late])
     assert np.array_equal(late.contexts.centroids, one.contexts.centroids)
+
+
+def test_what_was_learned_in_former_contexts_counts_once_where_a_store_goes_back_to_them():
+    engine, clock, rng = ModelEngine(), Hand(), np.random.default_rng(5)
+    one, two = worker(engine, clock), worker(engine, clock, seed=1)
+    serve(one, rng, 20)
+    exchange([one, two])
+    former = copy.deepcopy({name: getattr(engine, name) for name in ("sums", "learnt", "notes", "workers")})
+    for n in (15, 25):
+        serve(one, rng, n)
+        exchange([one, two])
+    assert one._learner.version == two._learner.version == 1
+    vars(engine).update(former)
+    exchange([one, two], step_s=1.0)  # in which the sums of former contexts are not due
+    exchange([one, two])
+    assert_all_know([one, two], invoked=60, calls=60, labels=60)
 
 
 def test_a_worker_that_ends_while_it_fits_holds_up_none():

@@ -284,6 +284,8 @@ class Worker:
         """Take over accounts, leases and the sums of peers."""
         if known_s < float("inf") and not self._reads_all:
             self._reads_all = self.client.hastened = True
+            for peer in self.peers:
+                peer.hasten()
             return [*sent]
         loss = self._noticed(reply, known_s)
         if loss is not None:
@@ -302,10 +304,8 @@ class Worker:
 
     def _check_usable(self, scope: str, now_s: float) -> None:
         """Raise `StoreUnavailable` where nothing may be decided without the engine, which does not answer."""
-        if self.leases.left_usd(scope) > 0.0:
-            return
         view = self.replica.views.get(scope)
-        if view is not None and self.continues_alone(scope):
+        if self.leases.left_usd(scope) > 0.0 or (view is not None and self.continues_alone(scope)):
             return
         leases = view is not None and self.leases_to(scope)
         fresh = view is not None and now_s - view.as_of_s <= self._max_staleness_s
