@@ -92,7 +92,23 @@ def call_before_multiprocessing_ends(step: Callable[..., object], *args: object)
     """Call a function before this process ends where `multiprocessing` has started it."""
     multiprocessing, util = sys.modules.get("multiprocessing"), sys.modules.get("multiprocessing.util")
     if multiprocessing is not None and util is not None and multiprocessing.parent_process() is not None:
-        util.Finalize(None, step, args, exitpriority=-1)  # after those of the program, which may still charge
+        util.Finalize(None, _call_after_threads, (step, *args), exitpriority=-1)  # after those of the program
+
+
+def _call_after_threads(step: Callable[..., object], *args: object) -> None:
+    """Call a function once the threads have ended for which a process waits after its finalizers: they may charge."""
+    this = threading.current_thread()
+    threads = [one for one in threading.enumerate() if one is not this and not one.daemon]
+    if not threads:
+        step(*args)
+        return
+
+    def call() -> None:
+        for one in threads:
+            one.join()
+        step(*args)
+
+    threading.Thread(target=call, name="wiserouter-end", daemon=False).start()
 
 
 def _acquire(rounds: int = MAX_ROUNDS) -> None:

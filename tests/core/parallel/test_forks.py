@@ -258,6 +258,42 @@ assert (account.reserved_usd, account.leased_usd) == (0.0, 0.0), account
         server.stop()
 
 
+@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("thread", ["Thread(target=charges)", "ThreadPoolExecutor().submit(charges)"])
+def test_processes_of_multiprocessing_send_what_threads_charge_after_their_function_returned(tmp_path, how, thread):
+    (tmp_path / "program.py").write_text(f"""{PROLOGUE}
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+
+path = {str(tmp_path / "journal.jsonl")!r}
+
+def works():
+    def charges():
+        for _ in range(5):
+            time.sleep(0.1)
+            router.charge(router.decide("hello"), 0.001)
+
+    router = routed("sqlite:///{tmp_path}/budget.db?lease_share=0.1&flush_s=5")
+    router.journal_to(path)
+    router.charge(router.decide("hello"), 0.001)
+    started = {thread}
+    if isinstance(started, Thread):
+        started.start()
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("{how}").Process(target=works)
+    child.start()
+    child.join()
+    (account,) = routed("sqlite:///{tmp_path}/budget.db").account().each
+    assert (round(account.spent_usd, 9), account.leased_usd) == (0.006, 0.0), account
+    assert len(open(path).readlines()) == 12
+""")
+    command = [sys.executable, str(tmp_path / "program.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_an_innermost_lock_is_acquired_after_all_others():
     run("""
 outer, inner = held_at_fork(threading.RLock()), held_at_fork(threading.Lock(), innermost=True)
