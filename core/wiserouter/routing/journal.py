@@ -67,6 +67,8 @@ class Journal:
     """
 
     def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, max_waiting: int = MAX_WAITING) -> None:
+        import wiserouter.routing.explanation  # noqa: F401  # a child forked while the thread did has half
+
         self.path = Path(path)
         check_folder(self.path)
         self._max_waiting = check_count("max_waiting", max_waiting, least=1)
@@ -254,6 +256,6 @@ def aged(path: Path, age: int) -> Path:
 
 
 def _decision_line(decision: Decision, trace: DecisionTrace) -> dict[str, Any]:
-    from wiserouter.routing.explanation import figures_of_decision  # in the writer's thread, for those with a journal
+    from wiserouter.routing.explanation import figures_of_decision  # only for those with a journal
 
     return {"event": "decision", **figures_of_decision(decision, trace)}

@@ -410,6 +410,28 @@ assert len(open(path).readlines()) == 4 * 20
 """)
 
 
+def test_a_child_writes_its_decisions_into_the_journal_whose_modules_take_long_to_import(tmp_path):
+    run(f"""
+from importlib.machinery import SourceFileLoader
+
+imports = SourceFileLoader.exec_module
+
+def slowly(loader, module):
+    if module.__name__ == "wiserouter.routing.explanation":
+        time.sleep(1.0)
+    imports(loader, module)
+
+SourceFileLoader.exec_module = slowly
+path, router = {str(tmp_path / "journal.jsonl")!r}, routed()
+journal = router.journal_to(path)
+router.decide("hello")
+time.sleep(0.2)
+assert in_child(lambda: router.decide("hello") and journal.flush() or 1 / 0) == 0
+assert journal.flush()
+assert len(open(path).readlines()) == 2
+""")
+
+
 def test_a_child_that_cannot_write_the_journal_goes_on(tmp_path):
     (tmp_path / "of_the_parent").mkdir()
     run(f"""
