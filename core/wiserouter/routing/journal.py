@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
-from wiserouter.parallel.forks import call_before_multiprocessing_ends
+from wiserouter.parallel.forks import call_before_multiprocessing_ends, held_at_fork
 from wiserouter.routing.observer import Line
 from wiserouter.validation import check_count, check_folder
 
@@ -73,7 +73,7 @@ class Journal:
         check_folder(self.path)
         self._max_waiting = check_count("max_waiting", max_waiting, least=1)
         self._max_bytes = check_count("max_bytes", max_bytes, least=1)
-        self._overflow = 0
+        self._overflow, self._beginning = 0, held_at_fork(RLock(), innermost=True)
         self._begin()
 
     def _begin(self) -> None:
@@ -91,11 +91,14 @@ class Journal:
 
     def _begin_after_fork(self) -> None:
         """Begin again in a process that was forked from the one with the thread, which writes what waited there."""
-        if self._pid != os.getpid() and self.close.alive:
-            try:
-                self._begin()
-            except (OSError, RuntimeError) as error:  # a warning, as of a process that ends; the next event tries again
-                self._writer.fail(1, error)
+        if self._pid == os.getpid():
+            return
+        with self._beginning:  # one thread does
+            if self._pid != os.getpid() and self.close.alive:
+                try:
+                    self._begin()
+                except (OSError, RuntimeError) as error:  # a warning; the next event tries again
+                    self._writer.fail(1, error)
 
     @property
     def dropped(self) -> int:

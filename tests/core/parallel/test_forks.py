@@ -443,3 +443,32 @@ journal = router.journal_to({str(tmp_path / "of_the_parent" / "journal.jsonl")!r
 shutil.rmtree({str(tmp_path / "of_the_parent")!r})
 assert in_child(lambda: router.charge(router.decide("hello"), 0.001) or 1 / (journal.dropped == 2)) == 0
 """)
+
+
+def test_threads_of_a_child_that_write_its_first_events_at_once_start_one_writer(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    run(f"""
+import sys
+from wiserouter.routing.journal import Journal
+
+journal = Journal({str(path)!r})
+sys.setswitchinterval(1e-6)
+
+def notes():
+    together = threading.Barrier(8)
+
+    def note(thread):
+        together.wait()
+        journal.event("charge", str(thread), 0.0)
+
+    threads = [threading.Thread(target=note, args=(each,)) for each in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sum(each.name == "wiserouter-journal" for each in threading.enumerate()) == 1
+    assert journal.flush()
+
+assert [in_child(notes) for _ in range(10)] == [0] * 10
+""")
+    assert len(path.read_text().splitlines()) == 80
