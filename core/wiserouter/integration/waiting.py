@@ -126,7 +126,7 @@ class AdmissionQueue:
         self.max_waiting = max_waiting
         self._router, self._poll_s, self._clock = ref(router), poll_s, clock
         self._lines: dict[str, deque[Waiter]] = {}
-        self._lock = held_at_fork(threading.Lock(), innermost=True)
+        self._lock = held_at_fork(threading.RLock(), innermost=True)
         self._refreshed_s = float("-inf")
         router.notify(self.wake)
 

@@ -51,7 +51,8 @@ def held_at_fork(lock: L, closed: _Closable | None = None, *, innermost: bool = 
     """Return a lock that no other thread holds when a process is forked.
 
     `closed` is closed before each fork, while the lock is held: it opens again what a child must not inherit.
-    An `innermost` lock is acquired last, whenever it was made: it is held within others, and none within it.
+    An `innermost` lock is acquired last, whenever it was made: it is held within others, and none within it. A lock is
+    reentrant, since the handler of a signal may fork in a thread that holds it.
 
     Examples
     --------

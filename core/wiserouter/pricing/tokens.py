@@ -53,7 +53,7 @@ _PATTERN = {  # as in tiktoken_ext.openai_public; the tests hold them equal
     ),
 }
 _SAME_TEXT = {"o200k_harmony": "o200k_base"}  # differs in special tokens only
-_LOCK = held_at_fork(threading.Lock(), innermost=True)
+_LOCK = held_at_fork(threading.RLock(), innermost=True)
 _LOOKED_FOR: dict[Path, tiktoken.Encoding | None] = {}
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from wiserouter.errors import InvalidInput
@@ -130,7 +130,7 @@ class Signals:
                 near = get_close_matches(str(name), RULES, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"the rules are {', '.join(RULES)}"
                 raise InvalidInput(f"signals must be names of rules, got {name!r}: {hint}", value=name)
-        self._clock, self._lock = clock, held_at_fork(Lock(), innermost=True)
+        self._clock, self._lock = clock, held_at_fork(RLock(), innermost=True)
         self._by_prompt: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._by_tool_call: OrderedDict[str, str] = OrderedDict()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 
 from wiserouter.learning.source_scores import SourceScore
@@ -164,7 +164,7 @@ class DayBuckets(Peer):
         self._sent: list[Learn] = []
         self._asked: list[str] = []
         self._read: dict[str, Cells] = {}
-        self._lock, self._reading = held_at_fork(Lock(), innermost=True), held_at_fork(Lock())
+        self._lock, self._reading = held_at_fork(RLock(), innermost=True), held_at_fork(RLock())
 
     def charged(
         self,

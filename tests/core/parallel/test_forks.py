@@ -472,3 +472,23 @@ def notes():
 assert [in_child(notes) for _ in range(10)] == [0] * 10
 """)
     assert len(path.read_text().splitlines()) == 80
+
+
+@pytest.mark.parametrize(
+    "lock",
+    ["router._days._lock", "router._days._reading", "signals._lock", "queue._lock", "tokens._LOCK"],
+)
+def test_the_handler_of_a_signal_forks_where_its_thread_holds_a_lock(lock):
+    run(f"""
+from wiserouter.integration.waiting import AdmissionQueue
+from wiserouter.pricing import tokens
+from wiserouter.routing.signals import Signals
+
+faulthandler.dump_traceback_later(10, exit=True)
+router = routed()
+queue, signals, forked = AdmissionQueue(router), Signals(['all'], time.monotonic), []
+signal.signal(signal.SIGALRM, lambda *_: (fork(), forked.append(True)))
+with {lock}:
+    os.kill(os.getpid(), signal.SIGALRM)
+assert forked
+""")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -99,7 +99,7 @@ class RedisEngine:
         self._connect = _connector(url, timeout_s)
         self._client: Redis | RedisCluster | None = None
         self._asked_losses = False
-        self._lock = held_at_fork(Lock())
+        self._lock = held_at_fork(RLock())
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
         """Apply the events in order, all in one transaction, and read; `timeout_s` alone limits the time."""
