@@ -44,7 +44,16 @@ class _Terms(NamedTuple):
 _Known = dict[weakref.ref[Any], _Terms]
 
 _known: _Known = {}
-_held = threading.local()  # the locks of a thread that forks; others may fork at the same time
+
+
+class _LocksOfThread(threading.local):
+    """The locks of each fork that a thread is at: others may fork at the same time, and so may handlers of signals."""
+
+    def __init__(self) -> None:
+        self.forks: list[list[_Lock]] = []
+
+
+_held = _LocksOfThread()
 
 
 def held_at_fork(lock: L, closed: _Closable | None = None, *, innermost: bool = False) -> L:
@@ -113,16 +122,17 @@ def _call_after_threads(step: Callable[..., object], *args: object) -> None:
 
 
 def _acquire(rounds: int = MAX_ROUNDS) -> None:
-    known, _held.locks = _known.copy(), []
+    known = _known.copy()
+    _held.forks.append([])
     try:
-        _acquire_each(known)
+        _acquire_each(known, _held.forks[-1])
     finally:
         if rounds > 1 and _known.copy().keys() - known.keys():  # locks made meanwhile are later than those held now
             _release()
             _acquire(rounds - 1)
 
 
-def _acquire_each(known: _Known) -> None:
+def _acquire_each(known: _Known, held: list[_Lock]) -> None:
     innermost_first = sorted(known.items(), key=lambda one: not one[1].innermost)
     with ExitStack() as last_first:  # goes on after an error, such as one that the handler of a signal raises
         for each, (closed, _) in innermost_first:
@@ -130,21 +140,21 @@ def _acquire_each(known: _Known) -> None:
             if closable is not None:
                 last_first.callback(closable.close)
             if lock is not None:
-                last_first.callback(_hold, lock)
+                last_first.callback(_hold, lock, held)
 
 
-def _hold(lock: _Lock) -> None:
+def _hold(lock: _Lock, held: list[_Lock]) -> None:
     """Acquire a lock, also where the handler of a signal raises meanwhile: the fork goes on all the same."""
     try:
         lock.acquire()
     except BaseException:
-        _hold(lock)
+        _hold(lock, held)
         raise
-    _held.locks.append(lock)
+    held.append(lock)
 
 
 def _release() -> None:
-    locks = _held.locks
+    locks = _held.forks.pop()
     while locks:
         locks.pop().release()
 

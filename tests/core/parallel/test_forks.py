@@ -492,3 +492,19 @@ with {lock}:
     os.kill(os.getpid(), signal.SIGALRM)
 assert forked
 """)
+
+
+def test_the_handler_of_a_signal_forks_while_a_fork_waits_for_a_lock():
+    run("""
+faulthandler.dump_traceback_later(10, exit=True)
+busy = held_at_fork(threading.RLock())
+router, forked = routed(), []
+signal.signal(signal.SIGALRM, lambda *_: (fork(), forked.append(True)))
+holding(busy)
+signal.setitimer(signal.ITIMER_REAL, 0.2)  # the fork holds the locks of the router, and waits for the busy one
+fork()
+decides = threading.Thread(target=router.decide, args=("hello",), daemon=True)
+decides.start()
+decides.join(5)
+assert forked and not decides.is_alive()
+""")
