@@ -82,10 +82,9 @@ def import_between_forks(*names: str) -> None:
 
     It has the lock of one that another thread of its parent was importing, and no thread that would release it.
     """
-    missing = [name for name in names if name not in sys.modules]
-    if missing:
+    if not sys.modules.keys() >= {*names}:
         with _imports:
-            for name in missing:
+            for name in names:
                 import_module(name)
 
 

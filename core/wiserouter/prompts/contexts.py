@@ -192,7 +192,8 @@ class Contexts:
 
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:
-    import_between_forks("sklearn", "sklearn.cluster")  # its modules import one another, so that it is the first
+    import_between_forks("sklearn", "sklearn.cluster")
+    import sklearn  # noqa: F401 first: its modules import one another, which two threads cannot do at once
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from threadpoolctl import threadpool_limits
 

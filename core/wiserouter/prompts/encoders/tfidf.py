@@ -238,7 +238,8 @@ def _check_state(terms: object, idf: FloatArray, components: Embedding) -> None:
 
 def _directions(matrix: csr_array, dim: int, seed: int) -> Embedding:
     """Return the leading right singular vectors of `matrix` as columns, of shape (n_terms, d), d <= dim."""
-    import_between_forks("sklearn", "sklearn.utils.extmath")  # its modules import one another, so that it is the first
+    import_between_forks("sklearn", "sklearn.utils.extmath")
+    import sklearn  # noqa: F401 first: its modules import one another, which two threads cannot do at once
     from sklearn.utils.extmath import randomized_svd
     from threadpoolctl import threadpool_limits
 
