@@ -26,6 +26,7 @@ from wiserouter.judging.paid_questions import PaidQuestions, Payment, described
 from wiserouter.judging.sampling import SystematicSample
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.judging.verdict import read_verdict
+from wiserouter.parallel.forks import held_at_fork
 from wiserouter.pricing.amounts import usd
 from wiserouter.types import NO_CONTEXT, Decision
 
@@ -94,8 +95,6 @@ class Judge:
         Returns the share of the horizon that has passed.
     learned : callable, optional
         Returns the number of its scores that were learned before, by any worker.
-    lock : RLock, optional
-        Held while calls are queued, also by the loop's thread; a router gives one that a fork waits for.
 
     Attributes
     ----------
@@ -113,7 +112,6 @@ class Judge:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         passed: Callable[[], float] | None = None,
         learned: Callable[[], int] = int,
-        lock: RLock | None = None,
     ) -> None:
         self.settings, self.counts = settings, JudgeCounts()
         self._ask, self._score, self._rng = ask, score, rng
@@ -122,7 +120,7 @@ class Judge:
         self._sample = SystematicSample(settings.share, rng, passed)
         self._waiting: deque[JudgedCall] = deque()
         self._held: OrderedDict[str, JudgedCall] = OrderedDict()
-        self._lock = RLock() if lock is None else lock
+        self._lock = held_at_fork(RLock())
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: set[object] = set()
         self._pid = os.getpid()

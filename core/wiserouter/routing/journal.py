@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
-from wiserouter.parallel.forks import call_before_multiprocessing_ends, held_at_fork
+from wiserouter.parallel.forks import call_before_multiprocessing_ends, held_at_fork, import_between_forks
 from wiserouter.routing.observer import Line
 from wiserouter.validation import check_count, check_folder
 
@@ -67,8 +67,6 @@ class Journal:
     """
 
     def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, max_waiting: int = MAX_WAITING) -> None:
-        import wiserouter.routing.explanation  # noqa: F401  # a child forked while the thread did has half
-
         self.path = Path(path)
         check_folder(self.path)
         self._max_waiting = check_count("max_waiting", max_waiting, least=1)
@@ -259,6 +257,7 @@ def aged(path: Path, age: int) -> Path:
 
 
 def _decision_line(decision: Decision, trace: DecisionTrace) -> dict[str, Any]:
-    from wiserouter.routing.explanation import figures_of_decision  # only for those with a journal
+    import_between_forks("wiserouter.routing.explanation")  # in the writer's thread, for those with a journal
+    from wiserouter.routing.explanation import figures_of_decision
 
     return {"event": "decision", **figures_of_decision(decision, trace)}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.errors import AlreadySettled, InvalidInput, UnknownDecision
 from wiserouter.judging.settings import JudgeSettings
-from wiserouter.parallel.forks import held_at_fork
 from wiserouter.routing.conversation_methods import RouterConversations
 from wiserouter.routing.judge_figures import JudgeFigures, figures_of
 
@@ -103,8 +101,7 @@ class RouterJudging(RouterConversations):
         score = partial(self._ajudged, source=chosen.source, weight=chosen.weight)
         pay = self._pays_nothing if budget_usd is None else partial(self.aspend, scope=chosen.source)
         passed, learned = self._horizon_passed, partial(self._scores_of, chosen.source)
-        rng, lock = random.Random(seed), held_at_fork(RLock())  # noqa: S311
-        self.judge = Judge(ask, chosen, score, pay, rng, passed=passed, learned=learned, lock=lock)
+        self.judge = Judge(ask, chosen, score, pay, random.Random(seed), passed=passed, learned=learned)  # noqa: S311
         return self.judge
 
     def stop_judging(self) -> None:
