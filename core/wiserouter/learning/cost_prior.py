@@ -23,6 +23,8 @@ TYPICAL_TOKENS = (500.0, 200.0)
 PRIOR_SPREAD = 0.5
 """Prior standard deviation of the cost of a call, in list costs; it counts for `UNIDENTIFIED_STRENGTH` calls."""
 
+_LEAST_RATIO = 1e-9  # of paid to listed cost: what is scaled by it, and divided by it, stays positive
+
 
 def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     """Return the mean input and output tokens of each context, shared by its models; each of shape (n_contexts,)."""
@@ -140,9 +142,9 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     # paid over listed cost: of all calls, of each context, and of each model given its contexts
     paid = estimates.cost / listed
     paying = np.where(paid > 0, calls, 0.0)  # a free model does not show how expensive a context is
-    overall = paid.sum() / paying.sum() if paying.any() else 1.0
+    overall = max(paid.sum() / paying.sum(), _LEAST_RATIO) if paying.any() else 1.0
     context = (paid.sum(axis=1) + PRIOR_COUNT * overall) / (paying.sum(axis=1) + PRIOR_COUNT)
-    expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
+    expected = calls * np.maximum(context, _LEAST_RATIO)[:, np.newaxis]
     has_price = np.array([price is not None for price in prices])
     trust = PRIOR_COUNT * overall * has_price + 1e-3 * overall
     model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)

@@ -59,6 +59,17 @@ def test_free_calls_are_finite_and_do_not_make_others_look_free():
     assert np.isfinite(prior_costs_usd(estimates, ())).all()
 
 
+@pytest.mark.parametrize("paid_usd", [(5e-324, 0.0), (1e-3, -2e-3)])
+def test_costs_of_next_to_nothing_or_less_leave_all_priors_positive(paid_usd):
+    estimates = Estimates(2, 3)
+    for cost_usd in paid_usd:  # what is taken back of a call can be more than was charged
+        estimates.add_cost(0, 0, cost_usd)
+    for model in (None, CHEAP):  # never called
+        usd = prior_costs_usd(estimates, priced(Price(1e-3, 1e-3), model, COSTLY))
+        assert np.isfinite(usd).all()
+        assert (usd > 0).all()
+
+
 def test_a_model_whose_price_is_0_costs_next_to_nothing_unless_its_calls_were_paid_for():
     models, estimates = priced(Price(0, 0), COSTLY, None), Estimates(1, 3)
     usd = prior_costs_usd(estimates, models)
