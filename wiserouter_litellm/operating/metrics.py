@@ -11,6 +11,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+from wiserouter.errors import MissingExtra
 from wiserouter.integration import Metrics
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.groups.group import Group
@@ -62,7 +63,9 @@ def watch_groups(groups: Mapping[str, Group], *, on: bool | None) -> None:
 
 
 def exposition() -> tuple[bytes, str]:
-    """Return our metrics as Prometheus reads them, and the type of that text."""
+    """Return our metrics as text for Prometheus, and its type; raise `MissingExtra` without its client."""
+    if find_spec("prometheus_client") is None:
+        raise MissingExtra("metrics", "prometheus-client", "metrics")
     from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
     from prometheus_client.multiprocess import MultiProcessCollector
 

@@ -17,7 +17,15 @@ from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 from wiserouter import WiseRouter
-from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision, UnknownPrice
+from wiserouter.errors import (
+    AlreadySettled,
+    InvalidInput,
+    MissingExtra,
+    NotStarted,
+    StoreError,
+    UnknownDecision,
+    UnknownPrice,
+)
 from wiserouter.integration import savings, what_if
 from wiserouter_litellm.conversations.conversation_ids import tenant_of
 from wiserouter_litellm.conversations.feedback_keys import keys_to_try
@@ -145,7 +153,10 @@ def savings_route(recorder: Callable[[], Recorder]) -> Callable[..., dict[str, A
 def metrics(caller: Caller) -> Response:
     """Return the metrics of the router and its budgets, as Prometheus reads them."""
     _only_admins(caller)
-    text, content_type = exposition()
+    try:
+        text, content_type = exposition()
+    except MissingExtra as error:
+        raise HTTPException(404, str(error)) from None
     return Response(text, media_type=content_type)
 
 

@@ -1,12 +1,16 @@
-"""The kinds of faults in the metrics are those that the adapter counts."""
+"""The kinds of faults in the metrics are those that the adapter counts; without a client there are no metrics."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from fastapi import HTTPException
+from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
 
 import wiserouter_litellm
 from wiserouter_litellm.operating.metrics import FAULTS
+from wiserouter_litellm.operating.proxy_routes import metrics
 
 SOURCES = Path(wiserouter_litellm.__file__).parent.rglob("*.py")
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
@@ -34,3 +38,10 @@ def test_the_faults_that_an_alert_names_are_those_of_its_table():
         named = set(re.search(r'fault=~"([a-z_|]+)"', rule)[1].split("|"))
         table = OPERATING.read_text(encoding="utf-8").partition("`WiseRouterFaults`")[2].partition("\n\nCounted")[0]
         assert named == set(re.findall(r"^\| `([a-z_]+)`", table, re.M))
+
+
+def test_the_route_is_not_found_where_prometheus_client_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(HTTPException, match=r"pip install 'wiserouter\[metrics\]'") as caught:
+        metrics(UserAPIKeyAuth(user_role=LitellmUserRoles.PROXY_ADMIN))
+    assert caught.value.status_code == 404
