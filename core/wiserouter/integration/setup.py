@@ -122,7 +122,8 @@ def keep_conversations(router: WiseRouter, unit: Unit | None, **settings: Any) -
         unit = "call" if kept is None else kept.unit
     if unit == "call":
         if given:
-            raise InvalidInput(f"{', '.join(given)} needs unit='run' or unit='conversation', got unit='call'")
+            needed = "unit='run'" if given.keys() - {"ttl_s"} else "unit='run' or unit='conversation'"
+            raise InvalidInput(f"{', '.join(given)} needs {needed}, got unit='call'")
         return unit
     if router.shadow is not None:
         raise InvalidInput(f"mode='shadow' decides each call alone: it needs unit='call', got {unit!r}", value=unit)

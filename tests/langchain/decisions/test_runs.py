@@ -287,7 +287,7 @@ def test_the_unit_is_that_of_the_router_unless_it_is_given():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"unit": "call", "run_budget_usd": 1.0}, "run_budget_usd needs unit='run'"),
+        ({"unit": "call", "run_budget_usd": 1.0}, "run_budget_usd needs unit='run', got unit='call'"),
         ({"unit": None, "conversation_ttl_s": 1.0}, "ttl_s needs unit='run' or unit='conversation'"),
         ({"unit": "conversation", "run_budget_usd": 1.0}, "run_budget_usd needs unit='run'"),
         ({"unit": "run", "run_budget_usd": -1.0}, "run_budget_usd must be"),
