@@ -86,10 +86,9 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
     """
     scheme = url.partition("://")[0]
     if scheme not in {"sqlite", *REDIS}:
-        given, path = _public(url) if "://" in url else url.rpartition("@")[2], url.partition("?")[0]
-        remedy = "" if "://" in url or "@" in url else f": for that file say sqlite:///{path}"
+        given = _public(url) if "://" in url else url.rpartition("@")[2]
         raise InvalidInput(
-            f"store must be a URL that starts with memory://, sqlite:// or redis://, got {given!r}{remedy}",
+            f"store must be a URL that starts with memory://, sqlite:// or redis://, got {given!r}{_remedy(url)}",
             value=given.partition("://")[0],
         )
     kind = "sqlite" if scheme == "sqlite" else "redis"
@@ -136,6 +135,17 @@ def _number(name: str, value: str) -> float:
     if name.endswith("_s") and not 0.0 < number < math.inf:
         raise InvalidInput(f"{name} must be a finite number of seconds, more than 0, got {value!r}", value=value)
     return number
+
+
+def _remedy(url: str) -> str:
+    """Return the remedy for a text that is no URL; none where it may hold a password."""
+    place = url.partition("?")[0]
+    if not place or "://" in place or "@" in place:
+        return ""
+    scheme, _, rest = place.partition(":")
+    if scheme in REDIS:
+        return f": for that server say {scheme}://{rest.lstrip('/') or 'localhost:6379/0'}"
+    return f": for that file say sqlite:///{rest if scheme == 'sqlite' and rest else place}"
 
 
 def _public(url: str) -> str:
