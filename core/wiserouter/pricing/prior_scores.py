@@ -141,6 +141,8 @@ def published_scores() -> list[PriorScore]:
 
 def read_scores(path: Path) -> list[PriorScore]:
     """Return the scores of a csv file; columns `model` and `score`, the other fields of `PriorScore` optional."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file: correct the path")
     return _scores_of(read_text(path).splitlines(), str(path))
 
 

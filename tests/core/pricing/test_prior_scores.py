@@ -38,6 +38,11 @@ def test_other_models_have_no_prior(name):
     assert PriorScores.open("code").find(name) is None
 
 
+def test_a_file_that_is_not_there_is_named_with_a_remedy(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"own\.csv: no such file: correct the path$"):
+        PriorScores.open(str(tmp_path / "own.csv"))
+
+
 def test_a_file_replaces_the_published_scores(tmp_path):
     scores = PriorScores.open(written(tmp_path / "own.csv", "model,score,standard_error\nsmall,0.5,0.25\nlarge,0.9,\n"))
     small, large, mine, other = scores.applied(

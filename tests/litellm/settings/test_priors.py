@@ -38,7 +38,7 @@ def test_scores_by_model_a_file_and_published_scores(tmp_path):
 
 @pytest.mark.parametrize(
     ("priors", "message"),
-    [("chess", "a family of published scores"), ("missing.csv", r"missing\.csv cannot be opened"), ({"a": 72}, "72")],
+    [("chess", "a family of published scores"), ("missing.csv", r"missing\.csv: no such file"), ({"a": 72}, "72")],
 )
 def test_priors_that_make_no_sense_stop_the_boot(priors, message):
     with pytest.raises(SettingsError, match=message):
