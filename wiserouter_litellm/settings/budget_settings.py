@@ -11,8 +11,14 @@ from wiserouter.integration import check_price
 from wiserouter_litellm.settings.limit_settings import LimitSettings, Share, UseSettings, check_uses_are_known
 from wiserouter_litellm.settings.strict_settings import Strict
 
-WORD, BUDGET = "a word", "a budget"
-"""Tags of the union of a word and a budget, which are no part of a key."""
+WORD, BUDGET, SCORES = "a word", "a budget", "scores"
+"""Tags of the unions of a word and a budget or scores, which are no part of a key."""
+
+Priors = Annotated[
+    Annotated[str, Field(min_length=1), Tag(WORD)] | Annotated[dict[str, Share], Tag(SCORES)],
+    Discriminator(lambda given: WORD if isinstance(given, str) else SCORES),
+]
+"""A family of published scores, a csv file, or scores by model."""
 
 MOST_REQUESTS = 10**12
 """The most requests of a budget."""
@@ -31,7 +37,6 @@ Rule = Literal[
     "regenerated",
 ]
 """The rules of failures that LiteLLM shows."""
-
 
 TokenUsd = Annotated[float, Field(ge=0), AfterValidator(lambda usd: check_price("a price", usd))]
 
@@ -78,6 +83,12 @@ class BudgetSettings(Strict):
     limit: Literal["expected", "hard"] = "expected"
     on_exhausted: Literal["reject", "cheapest"] = "reject"
     rollover: bool = False
+
+    @model_validator(mode="after")
+    def _ends_or_renews(self) -> BudgetSettings:
+        if self.requests is None and self.every is None:
+            raise ValueError("a budget needs requests (how many it is for) or every (how often it renews)")
+        return self
 
     def alone(self, share: float = 1.0, *, within: Budget | None = None) -> Budget:
         """Return this budget without those it is within, or the share of it that one of several workers may spend."""
@@ -343,7 +354,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     encoder_params: dict[str, Any] = Field(default_factory=dict)
     contexts: int | None = Field(None, ge=1, le=1_000)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
-    priors: Annotated[str, Field(min_length=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    priors: Priors | None = None
     arms: dict[str, list[dict[str, Any]]] = Field(default_factory=dict)
     mode: Literal["route", "shadow"] = "route"
     share: float = Field(0.0, ge=0, le=1)

@@ -13,7 +13,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.settings.alert_settings import AlertSettings
-from wiserouter_litellm.settings.budget_settings import BUDGET, WORD, AccountSettings
+from wiserouter_litellm.settings.budget_settings import BUDGET, SCORES, WORD, AccountSettings
 from wiserouter_litellm.settings.strict_settings import Strict
 
 ROOT = "callback_settings.wiserouter"
@@ -25,7 +25,7 @@ LONGEST_BATCH_S = 172_800.0
 """How long the results of a batch may take: the window of a day, and a day to fetch them."""
 
 _OWN, _SHARED = "its own budget", "a shared budget"
-_TAGS = frozenset({WORD, BUDGET, _OWN, _SHARED})
+_TAGS = frozenset({WORD, BUDGET, SCORES, _OWN, _SHARED})
 
 
 class RoutingSettings(Strict):

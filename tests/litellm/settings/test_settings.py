@@ -49,7 +49,10 @@ WISE = {"budget_usd": 5.0, "requests": 100}
             "a price must be at most 0.001 USD per token, got 0.15, .* give 1.5e-07",
         ),
         ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),
-        ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", "needs horizon"),
+        ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", r"needs requests \(how many .*\) or every"),
+        ({"groups": {"wise": {**WISE, "within": [{"budget_usd": 9}]}}}, ".groups.wise.within.0", "needs requests"),
+        ({"groups": {"wise": {**WISE, "priors": {"gpt-mini": 55}}}}, ".groups.wise.priors.gpt-mini", "to 1, got 55$"),
+        ({"groups": {"wise": {**WISE, "priors": ""}}}, ".groups.wise.priors", "at least 1 character, got ''$"),
         ({"groups": {"wise": {**WISE, "every": "year"}}}, ".groups.wise", "every must be a number and s, m, h"),
         (
             {"groups": {"wise": {**WISE, "within": [{"budget_usd": -1, "every": "day"}]}}},
@@ -105,7 +108,7 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         (
             {"groups": {"wise": {**WISE, "scopes": {"by": "team", "budgets": {"a": {"budget_usd": 1}}}}}},
             ".groups.wise.scopes.budgets.a",
-            "needs horizon",
+            "needs requests",
         ),
         (
             {"groups": {"wise": {**WISE, "scopes": {"by": "team", "others": WISE, "from_request": True}}}},
