@@ -117,7 +117,10 @@ def _prompted(
     model: BaseChatModel, price: Price | None, max_output_tokens: int | None, *, has_budget: bool
 ) -> PromptedJudge:
     """Return a judge that prompts a chat model; without a budget and a price its replies count as free."""
-    member = pool_member("judge", model, price if has_budget or price else Price(0.0, 0.0))
+    try:
+        member = pool_member("judge", model, price if has_budget or price else Price(0.0, 0.0))
+    except UnknownPrice:
+        raise UnknownPrice("judge", "price: give judge_terms={'price': Price(input=..., output=...)}") from None
     limit = _limit(member, max_output_tokens, has_budget=has_budget)
     judge = ChatModelJudge(member, limit)
     if not has_budget:

@@ -229,5 +229,5 @@ def test_terms_are_checked():
         llm_with(lambda prompt, answer: 1.0, judge_terms={"max_output_tokens": 50})
     with pytest.raises(InvalidInput, match="needs cost_usd"):
         llm_with(lambda prompt, answer: 1.0, judge_budget_usd=1.0)
-    with pytest.raises(UnknownPrice, match="judge"):
+    with pytest.raises(UnknownPrice, match=r"'judge' has no price: give judge_terms=\{'price': Price\("):
         llm_with(replying("1"), judge_budget_usd=1.0)
