@@ -123,6 +123,18 @@ def test_prices_providers_capacities_and_models_are_stated(begun):
     assert made["expected_cost_usd"] == pytest.approx(5 * HALF[1] + 15 * HALF[2])
 
 
+def test_prices_of_other_models_are_not_left_out_in_silence(begun, tmp_path, shell):
+    path, price = tmp_path / "prices.json", {"price": {"input": 1e-6, "output": 2e-6}}
+    path.write_text(json.dumps({"claude-haiku-45": price}))
+    with pytest.raises(InvalidInput, match=r"must name models of the artifact .*, got claude-haiku-45: name them as"):
+        begun(20, 1.0, "--prices", path)
+    path.write_text(json.dumps({"claude-haiku-45": price, "claude-haiku-4-5": price}))
+    files = (tmp_path / "prompts.jsonl", "--artifact", tmp_path / "router.wise", "-o", tmp_path / "night")
+    told = shell("batch", "route", *files, "--budget", 1.0, "--prices", path).stderr
+    assert "prices of models that are not in the artifact are not used: claude-haiku-45" in " ".join(told.split())
+    assert BatchFolder(tmp_path / "night").terms.prices["claude-haiku-4-5"].output == pytest.approx(1e-6)
+
+
 def test_batches_that_cannot_be_are_refused_before_anything_is_reserved(begun, tmp_path):
     with pytest.raises(InvalidInput, match=r"60 requests at the cheapest models, 0\.0039"):
         begun(60, 0.001)
