@@ -479,3 +479,11 @@ def test_the_lack_of_prompts_says_that_rows_of_one_id_are_one_query(tmp_path, ca
     rows = [{"query_id": 7, "prompt": f"word{i}", "model": "m", "reward": 0.5, "cost_usd": 0.1} for i in range(40)]
     WiseRouter.fit(put(tmp_path / "log.jsonl", rows), n_contexts=2)
     assert "the log has no more different prompts (rows of one query_id count as one)" in caplog.text
+
+
+@pytest.mark.parametrize("field", ["model", "reward", "cost_usd", "input_tokens", "effort"])
+def test_a_column_that_a_wide_log_cannot_have_is_refused(tmp_path, field):
+    path = put(tmp_path / "log.jsonl", [{"prompt": "hi", "score|small": 1.0, "cost|small": 0.1, "thumbs": 0}])
+    with pytest.raises(LogError, match=rf"score\|<model> and cost\|<model>, got a column for {field}: leave that out"):
+        RoutingLog.read(path, columns=LogColumns(**{field: "thumbs"}))
+    assert RoutingLog.read(path, columns=LogColumns(prompt="prompt", query_id="thumbs")).models == ("small",)

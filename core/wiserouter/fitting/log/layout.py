@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +28,7 @@ _KNOWN = (
     "wide (prompt, and score|<model> with cost|<model> or <model> with <model>|total_cost per model) or "
     "long (prompt, model, cost_usd or token counts, reward where there are scores; query_id optional)"
 )
+_WIDE = ("prompt", "query_id")
 _OPTIONS = {"prompt": "--prompt", "model": "--model", "cost_usd": "--cost"}
 
 
@@ -91,6 +92,7 @@ def layout_of(
     name = wanted or ("wide" if pairs else "long")
     given = given or LogColumns()
     if name == "wide":
+        _check_given(given, file)
         kept = ("prompt",) if given.query_id is None else ("prompt", "query_id")
         known = LogColumns(prompt=given.prompt, query_id=given.query_id).places(columns, file)
         missing = [] if "prompt" in columns or given.prompt else ["prompt"]
@@ -112,6 +114,14 @@ def layout_of(
     _check_partners(columns, file)
     check_models(file, len(pairs))
     return Layout("wide", pairs, places)
+
+
+def _check_given(given: LogColumns, file: Path | None) -> None:
+    """Refuse columns that a wide log cannot have: they would be silently left out."""
+    others = [one.name for one in fields(given) if one.name not in _WIDE and getattr(given, one.name) is not None]
+    if others:
+        rule = "a wide log names its scores and costs by model, score|<model> and cost|<model>"
+        raise LogError(f"{rule}, got a column for {', '.join(others)}: leave that out", file=file)
 
 
 def _check_partners(columns: Sequence[str], file: Path | None) -> None:
