@@ -173,14 +173,13 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise InvalidInput(f"{name} must be one of {', '.join(choices)}, got {value!r}", value=value)
 
 
-def _check_arms(group: str, arms: Arms, registries: Iterable[DeploymentRegistry]) -> None:
+def _check_arms(group: str, arms: Arms, registries: Sequence[DeploymentRegistry]) -> None:
     """Check that each model which has arms is a deployment of one of the groups that share a router."""
     unused = set(arms).intersection(*(registry.unused_arms for registry in registries))
     if unused:
-        raise InvalidInput(
-            f"arms must name a model, a deployment id or a LiteLLM model of group {group!r}, got {min(unused)!r}",
-            value=min(unused),
-        )
+        known = ", ".join(sorted({info.model for registry in registries for info in registry.infos}))
+        rule = f"arms must name a model ({known}), a deployment id or a LiteLLM model of group {group!r}"
+        raise InvalidInput(f"{rule}, got {min(unused)!r}", value=min(unused))
 
 
 def _check_one_price(infos: Mapping[str, Iterable[DeploymentInfo]]) -> None:

@@ -279,6 +279,11 @@ def test_arms_that_break_a_rule_are_refused(arms, says):
         attach(llms(large()), "wise", budget=Budget(1.0, 10, limit="hard"), arms=arms)
 
 
+def test_arms_of_an_unknown_model_are_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match=r"model \(openai/large\), a deployment id .* group 'wise', got 'large-2'$"):
+        attach(llms(large()), "wise", budget=RICH, arms={"large-2": [LOW]})
+
+
 def test_arms_may_replace_what_nothing_bounds_in_their_deployment():
     arms = {"large": [{"extra_body": {"top_k": 3}}, {"extra_body": {"top_k": 4}}]}
     rows = llms(large(extra_body={"max_tokens": 3}))
