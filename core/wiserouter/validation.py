@@ -82,12 +82,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def check_reward(value: float) -> float:
-    """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput`."""
+def check_reward(value: float, name: str = "reward") -> float:
+    """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput` naming `name`."""
     if type(value) is float and 0.0 <= value <= 1.0:
         return value
     if not (isinstance(value, _NUMBER | np.bool_) and 0.0 <= value <= 1.0):
-        raise InvalidInput(f"reward must lie in [0, 1], got {value!r}: rescale the score", value=value)
+        raise InvalidInput(f"{name} must lie in [0, 1], got {value!r}: rescale the score", value=value)
     return float(value)
 
 
@@ -141,7 +141,8 @@ def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
 def check_kind(name: str, value: object, kind: type, example: str) -> None:
     """Raise `InvalidInput` naming `name` and an example if `value` is no `kind`."""
     if not isinstance(value, kind):
-        raise InvalidInput(f"{name} must be a {kind.__name__}, such as {example}, got {value!r}", value=value)
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise InvalidInput(f"{name} must be {article} {kind.__name__}, such as {example}, got {value!r}", value=value)
 
 
 def seeded(seed: int | None) -> np.random.Generator:

@@ -19,7 +19,7 @@ import numpy as np
 from wiserouter.artifacts.file import content_hash
 from wiserouter.artifacts.first_prices import add_first_prices
 from wiserouter.artifacts.parts import RouterParts
-from wiserouter.errors import InvalidInput, NotMergeable
+from wiserouter.errors import InvalidInput, MissingArtifact, NotMergeable
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.policies import Policy, open_policy
 from wiserouter.pricing.pool import Model
@@ -34,6 +34,9 @@ NamedParts = tuple[str, RouterParts]
 
 def check_distinct(routers: Sequence[object]) -> None:
     """Raise `NotMergeable` if a router is given twice, or two files have the same content: it would count twice."""
+    if isinstance(routers, str | Path):
+        told = f"routers must be a list of routers or artifacts, got {str(routers)!r} alone: list it with others"
+        raise InvalidInput(told, value=routers)
     places: dict[int, int] = {}
     met: dict[str, str | Path] = {}
     for i, path in enumerate(routers, start=1):
@@ -43,6 +46,8 @@ def check_distinct(routers: Sequence[object]) -> None:
                 text = f"each part must be given once, {parts[1]} is the same as {parts[0]}: leave one out"
                 raise NotMergeable(text, what="content", parts=parts)
             continue
+        if not Path(path).exists():
+            raise MissingArtifact(path)
         with Path(path).open("rb") as file:
             twin = met.setdefault(file_digest(file, "sha256").hexdigest(), path)
         if twin is not path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput, WiseRouterError
-from wiserouter.validation import check_amount, check_delta, check_resource
+from wiserouter.validation import check_amount, check_delta, check_mapping, check_resource
 
 
 class InfeasibleLimits(WiseRouterError):
@@ -134,6 +134,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("resources", "max_share", "min_share"):
+            check_mapping(f"Limits.{name}", getattr(self, name))
             object.__setattr__(self, name, dict(getattr(self, name)))
         if not (self.resources or self.max_share or self.min_share or self.min_quality is not None):
             raise InvalidInput("Limits must hold at least one limit, got none")

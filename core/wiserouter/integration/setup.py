@@ -15,6 +15,7 @@ from wiserouter.pricing.pool import Model
 from wiserouter.prompts.encoders.remote import RemoteEncoder
 from wiserouter.router import WiseRouter
 from wiserouter.routing.shadow import Shadow
+from wiserouter.validation import check_kind
 
 
 class PreparedRouter(NamedTuple):
@@ -60,6 +61,8 @@ def prepare_router(
     InvalidInput
         If there is no budget, or no encoder where there are several contexts.
     """
+    if router is not None:
+        check_kind("router", router, WiseRouter, "WiseRouter.load('support.wise')")
     if router is None:
         router = WiseRouter([card.model(name) for name, card in rate_cards.items()], **settings)
     unknown = [name for name in rate_cards if name not in router.pool.names]

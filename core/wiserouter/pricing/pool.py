@@ -85,7 +85,7 @@ class Model:
         if self.max_cost_usd is not None:
             check_amount("Model.max_cost_usd", self.max_cost_usd)
         if self.score is not None:
-            check_reward(self.score)
+            check_reward(self.score, "Model.score")
         check_amount("Model.score_weight", self.score_weight)
 
     def _check_prices(self) -> None:

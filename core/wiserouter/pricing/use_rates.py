@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wiserouter.errors import UnknownModel
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Usage
-from wiserouter.validation import check_amount, check_resource
+from wiserouter.validation import check_amount, check_kind, check_mapping, check_resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,13 @@ Rates = Mapping[str, Mapping[str, UseRate]]
 def checked_rates(rates: Rates, models: Iterable[Model]) -> dict[str, dict[str, UseRate]]:
     """Return a copy of the rates; raise `UnknownModel` or `InvalidInput` if a name is none."""
     known = {name: None for model in models for name in (model.name, model.family)}
-    for name in rates:
+    check_mapping("rates", rates)
+    for name, row in rates.items():
         if name not in known:
             raise UnknownModel(name, tuple(known))
+        check_mapping(f"rates of {name!r}", row)
+        for rate in row.values():
+            check_kind("a rate", rate, UseRate, "UseRate(output_token=0.0004)")
     return {name: {check_resource(key): one for key, one in row.items()} for name, row in rates.items()}
 
 

@@ -42,6 +42,7 @@ from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
 from wiserouter.stores.day_buckets import Cells, DayBuckets
 from wiserouter.types import Decision, FloatArray
+from wiserouter.validation import check_kind
 
 if TYPE_CHECKING:
     from wiserouter.fitting.encoder_selection import EncoderComparison
@@ -230,6 +231,7 @@ class RouterAdministration(RouterMode, RouterKnowledge):
 
         A new price acts at once: the costs of the model so far are restated at it.
         """
+        check_kind("model", model, Model, "Model('small', Price(input=1e-7, output=4e-7))")
         with self._lock:
             self._learner.update_model(model)
 

@@ -21,7 +21,7 @@ from wiserouter.routing.keyed_draws import check_draw_key
 from wiserouter.routing.settlement import RouterSettlement
 from wiserouter.stores.base import Record
 from wiserouter.types import NO_CONTEXT
-from wiserouter.validation import check_count
+from wiserouter.validation import check_count, check_kind
 
 
 class CallQuestion(NamedTuple):
@@ -61,6 +61,7 @@ class RouterConversations(RouterSettlement):
         InvalidInput
             If the router keeps them under other settings already.
         """
+        check_kind("conversations", settings, Conversations, 'Conversations("run")')
         if self._calls is None:
             grows = self._growing is not None
             parts = (settings, self._store, self._learner, self._lock)

@@ -75,6 +75,8 @@ class RouterLimits(RouterConversations):
         >>> [(one.name, one.mean, round(one.price, 2)) for one in router.status().limits]
         [('latency_s', 1.3, 0.35)]
         """
+        if limits is not None:
+            check_kind("limits", limits, Limits, 'Limits({"latency_s": Limit(mean=2.0)})')
         with self._lock:
             if limits is not None:
                 self._check_limits(limits)

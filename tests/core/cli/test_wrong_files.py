@@ -50,7 +50,7 @@ def test_texts_in_another_encoding(shell, log, tmp_path, priors, judge):
         ({"price": 1e-7}, "price of 'nano' must be an object, got 1e-07"),
         (PRICE, "'nano' has no field 'input', but price,"),
         ([], "'nano' must be an object, got []"),
-        ({"price": PRICE, "score": 7}, "reward must lie in [0, 1], got 7"),
+        ({"price": PRICE, "score": 7}, "Model.score must lie in [0, 1], got 7"),
     ],
 )
 def test_a_mistake_in_a_price_file_is_named(shell, log, tmp_path, of_model, says):

@@ -9,14 +9,18 @@ from wiserouter import (
     Contexts,
     Growing,
     LabelBudget,
+    Limit,
+    Limits,
     Model,
     Optimistic,
     Price,
     RoutingLog,
     Shadow,
+    UseRate,
     WiseRouter,
 )
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, MissingArtifact
+from wiserouter.integration import prepare_router
 
 MODELS = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))]
 LOG = RoutingLog.from_arrays(["hi", "bye"], np.ones((2, 2)), np.ones((2, 2)), ["small", "large"])
@@ -47,14 +51,14 @@ def test_start_takes_a_budget(budget):
 )
 def test_a_setting_of_a_router_is_of_its_kind(name, value, example):
     told = refused(WiseRouter, MODELS, **{name: value})
-    assert told.startswith(f"{name} must be a ")
+    assert told.startswith(f"{name} must be a{'n' if name == 'explore' else ''} ")
     assert told.endswith(f", such as {example}, got {value!r}")
 
 
 def test_what_is_set_later_is_of_its_kind_too():
     router = WiseRouter(MODELS)
     for name, value in (("labels", 0.1), ("explore", 0.05), ("shadow", True)):
-        assert refused(setattr, router, name, value).startswith(f"{name} must be a ")
+        assert refused(setattr, router, name, value).startswith(f"{name} must be a")
         setattr(router, name, None)
     router.labels, router.shadow = LabelBudget(share=0.1), Shadow(share=0.1)
     assert WiseRouter(MODELS, growing=Growing(8)).contexts.n_contexts == 1
@@ -121,3 +125,41 @@ def test_a_budget_that_is_right_starts():
     router = WiseRouter(MODELS, seed=np.int64(7))
     router.start(Budget(1.0, 10))
     assert router.decide("hi").model in {"small", "large"}
+
+
+def test_limits_are_limits_and_shares_have_names():
+    router = WiseRouter(MODELS)
+    for limits in ({"latency_s": Limit(mean=2.0)}, Limit(mean=2.0)):
+        told = refused(router.set_limits, limits)
+        assert told == f'limits must be a Limits, such as Limits({{"latency_s": Limit(mean=2.0)}}), got {limits!r}'
+    for name in ("resources", "max_share", "min_share"):
+        assert refused(Limits, **{name: 0.3}) == f"Limits.{name} must be a mapping of names to numbers, got 0.3"
+
+
+def test_rates_are_of_models_and_of_resources():
+    router, rate = WiseRouter(MODELS), UseRate(call=1.0)
+    assert refused(router.set_use_rates, [rate]).startswith("rates must be a mapping of names to numbers, got [")
+    told = refused(router.set_use_rates, {"small": rate})
+    assert told == f"rates of 'small' must be a mapping of names to numbers, got {rate!r}"
+    told = refused(router.set_use_rates, {"small": {"energy_wh": 0.1}})
+    assert told == "a rate must be a UseRate, such as UseRate(output_token=0.0004), got 0.1"
+
+
+def test_a_model_conversations_and_the_router_of_an_adapter_are_of_their_kind():
+    router = WiseRouter(MODELS)
+    assert refused(router.update_model, "small").startswith("model must be a Model, such as Model('small', Price(")
+    told = """conversations must be a Conversations, such as Conversations("run"), got 'run'"""
+    assert refused(router.keep_conversations, "run") == refused(WiseRouter, MODELS, conversations="run") == told
+    told = refused(prepare_router, "support.wise", {}, Budget(1.0, 10))
+    assert told == "router must be a WiseRouter, such as WiseRouter.load('support.wise'), got 'support.wise'"
+
+
+def test_a_prior_quality_that_is_out_of_range_is_named():
+    assert refused(Model, "small", score=55) == "Model.score must lie in [0, 1], got 55: rescale the score"
+
+
+def test_routers_to_merge_are_a_list_of_files_that_are_there(tmp_path):
+    told = refused(WiseRouter.merge, "support.wise")
+    assert told.startswith("routers must be a list of routers or artifacts, got 'support.wise' alone")
+    with pytest.raises(MissingArtifact, match="no such file: correct the path"):
+        WiseRouter.merge([tmp_path / "a.wise", tmp_path / "b.wise"])
