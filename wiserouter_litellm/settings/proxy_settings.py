@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -183,14 +184,14 @@ class Settings(Strict):
 
     @model_validator(mode="after")
     def _journals_differ(self) -> Settings:
-        paths = [one.journal for one in self.accounts.values() if one.journal is not None]
+        paths = [Path(one.journal).resolve() for one in self.accounts.values() if one.journal is not None]
         if len(set(paths)) < len(paths):
             raise ValueError("journal must be another file in each group")
         return self
 
     @model_validator(mode="after")
     def _stores_differ(self) -> Settings:
-        stores = [store_of(name, one.store) for name, one in self.accounts.items() if not in_memory(one.store)]
+        stores = [_place_of(name, one.store) for name, one in self.accounts.items() if not in_memory(one.store)]
         if len(set(stores)) < len(stores):
             raise ValueError("store must differ between groups: another file, or another ?name=")
         return self
@@ -214,6 +215,16 @@ def store_of(group: str, store: str) -> str:
     if in_memory(store) or address.startswith("sqlite:") or "name" in options:
         return store
     return f"{address}?{'&'.join(filter(None, [query, urlencode({'name': group})]))}"
+
+
+def _place_of(group: str, store: str) -> tuple[str, ...]:
+    """Return where a group's store is, whatever its settings: the file, or the server with the prefix and the name."""
+    address, _, query = store_of(group, store).partition("?")
+    scheme, _, place = address.partition("://")
+    if scheme == "sqlite":
+        return (str(Path(place.removeprefix("/")).resolve()),)
+    options = dict(parse_qsl(query))
+    return place.rpartition("@")[2], options.get("prefix", ""), options.get("name", "")
 
 
 def settings_of(block: object) -> Settings:

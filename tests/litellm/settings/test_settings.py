@@ -147,6 +147,26 @@ def test_what_is_wrong_is_named(block, key, message):
     assert wrong.value.key == f"callback_settings.wiserouter{key}"
 
 
+@pytest.mark.parametrize(
+    ("key", "one", "other"),
+    [
+        ("store", "sqlite:///b.db", "sqlite:///./b.db?synchronous=full"),
+        ("store", "sqlite:///b.db", "sqlite://b.db"),
+        ("store", "redis://h/0", "redis://me:word@h/0?flush_s=1&name=wise"),
+        ("journal", "j.jsonl", "./j.jsonl"),
+    ],
+)
+def test_a_store_and_a_journal_are_of_one_group_however_they_are_written(key, one, other):
+    with pytest.raises(SettingsError, match=f"{key} must (differ between groups|be another file in each group)"):
+        settings_of({"groups": {"wise": {**WISE, key: one}, "two": {**WISE, key: other}}})
+
+
+@pytest.mark.parametrize("other", ["sqlite:////b.db", "redis://h/1", "redis://h/0?prefix=x&name=wise", "redis://h/0"])
+def test_other_files_servers_and_names_are_other_stores(other):
+    one = "sqlite:///b.db" if other.startswith("sqlite") else "redis://h/0"
+    settings_of({"groups": {"wise": {**WISE, "store": one}, "two": {**WISE, "store": other}}})
+
+
 def test_every_mistake_is_named_on_one_line():
     with pytest.raises(SettingsError) as wrong:
         settings_of({"groups": {"wise": {"budget_usd": -1, "requests": 0}}})
