@@ -181,7 +181,7 @@ def _check_bounded(members: Mapping[str, PoolMember], cap_output_tokens: int | N
             raise UnknownPrice(name, f"bound on the cost of a call, which a hard budget needs: {member.unbounded}")
     rate_cards = [(name, member.rate_card) for name, member in members.items()]
     caps = {name: cap_output_tokens for name, member in members.items() if member.can_be_capped}
-    check_bounded(rate_cards, caps, "limit the output of the model")
+    check_bounded(rate_cards, caps, "limit the output of the model, or give cap_output_tokens")
 
 
 def _check_member(members: Mapping[str, PoolMember], model: Model) -> None:
