@@ -218,13 +218,13 @@ def store_of(group: str, store: str) -> str:
 
 
 def _place_of(group: str, store: str) -> tuple[str, ...]:
-    """Return where a group's store is, whatever its settings: the file, or the server with the prefix and the name."""
+    """Return where a group's store is, whatever its settings: the file, or the server, database, prefix and name."""
     address, _, query = store_of(group, store).partition("?")
     scheme, _, place = address.partition("://")
     if scheme == "sqlite":
         return (str(Path(place.removeprefix("/")).resolve()),)
     options = dict(parse_qsl(query))
-    return place.rpartition("@")[2], options.get("prefix", ""), options.get("name", "")
+    return place.rpartition("@")[2], *(options.get(one, "") for one in ("db", "prefix", "name"))
 
 
 def settings_of(block: object) -> Settings:

@@ -161,7 +161,7 @@ def test_a_store_and_a_journal_are_of_one_group_however_they_are_written(key, on
         settings_of({"groups": {"wise": {**WISE, key: one}, "two": {**WISE, key: other}}})
 
 
-@pytest.mark.parametrize("other", ["sqlite:////b.db", "redis://h/1", "redis://h/0?prefix=x&name=wise", "redis://h/0"])
+@pytest.mark.parametrize("other", ["sqlite:////b.db", "redis://h/1", "redis://h/0?db=1&name=wise", "redis://h/0"])
 def test_other_files_servers_and_names_are_other_stores(other):
     one = "sqlite:///b.db" if other.startswith("sqlite") else "redis://h/0"
     settings_of({"groups": {"wise": {**WISE, "store": one}, "two": {**WISE, "store": other}}})
