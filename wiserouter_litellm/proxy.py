@@ -31,7 +31,7 @@ from wiserouter import (
 from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
 from wiserouter_litellm.deployments.litellm_compat import check_litellm, ownership
-from wiserouter_litellm.deployments.registry import Deployment
+from wiserouter_litellm.deployments.registry import Deployment, id_of
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError, uncountable
 from wiserouter_litellm.groups.group import Group
@@ -204,7 +204,26 @@ def _groups_of(
                 _limit(opened[group].router, account, share)
                 _observe(opened[group].router, name, account)
                 _judge(opened[group].router, account, share, config)
+    rows = [row for ones in deployments.values() for row in ones]
+    _warn_of_others(name, account, next(iter(opened.values())).router, rows)
     return opened
+
+
+def _warn_of_others(name: str, account: AccountSettings, router: WiseRouter, rows: Sequence[Deployment]) -> None:
+    """Say which models that `prices` and `priors` name are none of a budget, as where a name is misspelt."""
+    models = router.pool.names
+    known = {*models, *(one.family for one in router.pool.models)}
+    known |= {str(one) for row in rows for one in (id_of(row), row["litellm_params"].get("model"))}
+    bases = {str((row.get("model_info") or {}).get("base_model")) for row in rows}
+    priors = account.priors if isinstance(account.priors, dict) else {}
+    unused = {
+        "prices": [one for one in account.prices if one not in known],
+        "priors": [one for one in priors if not PriorScores([PriorScore(one, 0.5)]).find(*known, *bases)],
+    }
+    for key, others in unused.items():
+        if others:
+            told = "%s of models that %r does not have are not used: %s; it has %s"
+            logger.warning(told, key, name, ", ".join(others), ", ".join(models))
 
 
 def _account_of(

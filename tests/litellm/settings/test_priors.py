@@ -45,6 +45,15 @@ def test_priors_that_make_no_sense_stop_the_boot(priors, message):
         scores_with(priors)
 
 
+def test_models_that_a_budget_does_not_have_are_named(caplog):
+    prices = {"openai/small": {"input": 1e-7, "output": 1e-7}, "smal": {"input": 1e-7, "output": 1e-7}}
+    account = settings_of({"groups": {"wise": {**WISE, "prices": prices, "priors": {"Large": 0.8, "smal": 0.4}}}})
+    _groups_of("wise", account.accounts["wise"], account.members("wise"), CONFIG)
+    has = "; it has openai/small, openai/large, openai/gpt-4.1"
+    assert f"prices of models that 'wise' does not have are not used: smal{has}" in caplog.messages
+    assert f"priors of models that 'wise' does not have are not used: smal{has}" in caplog.messages
+
+
 def test_a_router_keeps_its_scores_where_the_settings_have_none():
     price = Price(1e-6, 2e-6)
     router = WiseRouter([Model("small", price, score=0.3), Model("large", price, score=0.9)])
