@@ -31,7 +31,7 @@ def start_pull(recorder: Recorder, settings: PullSettings | None) -> Thread | No
     Raises
     ------
     SettingsError
-        If a key or a variable is missing.
+        If a key or a variable is missing, an address is none, or there is no folder for the state.
     """
     if (earlier := RUNNING.pop("pull", None)) is not None:
         earlier.set()
@@ -49,10 +49,9 @@ def start_pull(recorder: Recorder, settings: PullSettings | None) -> Thread | No
 
     try:
         platform = platform_of(settings.platform, os.environ, settings.url, settings.project)
-        scale = Scale.parse(settings.scale)
-    except WiseRouterError as error:
+        state = None if settings.state is None else Path(settings.state)
+        pull = FeedbackPull(platform, rate, settings.score, Scale.parse(settings.scale), state)
+    except (WiseRouterError, FileNotFoundError) as error:
         raise SettingsError(f"{ROOT}.feedback_pull", str(error)) from error
-    state = None if settings.state is None else Path(settings.state)
-    pull = FeedbackPull(platform, rate, settings.score, scale, state)
     RUNNING["pull"] = stop = Event()
     return feedback_puller(pull, settings.every_s, time.time() - settings.since_s, stop=stop)

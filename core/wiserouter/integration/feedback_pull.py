@@ -21,8 +21,10 @@ from typing import Any
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log.scores import UNIT, Scale, reward_of
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
+from wiserouter.fitting.platforms.redirections import check_address
 from wiserouter.fitting.platforms.score_pages import Fetch, Platform, PulledScore, platform_of, score_pages
 from wiserouter.learning.source_scores import HUMAN
+from wiserouter.validation import check_folder
 
 __all__ = ["FeedbackPull", "PullCounts", "PullState", "Scale", "feedback_puller", "platform_of", "rate_at_proxy"]
 
@@ -128,6 +130,13 @@ class FeedbackPull:
         Sends a request.
     clock : callable returning float
         Seconds since 1970.
+
+    Raises
+    ------
+    InvalidInput
+        If the address of the platform is none.
+    FileNotFoundError
+        If there is no folder for the file of the state.
     """
 
     platform: Platform
@@ -137,6 +146,11 @@ class FeedbackPull:
     path: Path | None = None
     fetch: Fetch = request_json
     clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        check_address(self.platform.url)
+        if self.path is not None:
+            check_folder(self.path)
 
     def run(self, state: PullState) -> PullCounts:
         """Pull what is new, and let the state say so after each page.

@@ -58,3 +58,20 @@ def test_settings_say_what_is_wrong(monkeypatch):
         settings_of({"groups": {"wise": WISE}, "feedback_pull": {"form": "langfuse"}})
     with pytest.raises(SettingsError, match=r"feedback_pull\.from"):
         pull_settings(**{"from": "phoenix"})
+
+
+@pytest.mark.parametrize(
+    ("pull", "says"),
+    [
+        ({"url": "127.0.0.1:1"}, r"an address must begin with http:// or https:// .*, got '127\.0\.0\.1:1'"),
+        ({"state": "/nowhere/pull.json"}, "/nowhere: no such folder: make it, or name another one"),
+        ({"scale": "1-5"}, "a scale must read worst..best"),
+    ],
+)
+def test_a_pull_that_could_never_work_stops_the_boot(monkeypatch, pull, says):
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk")
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk")
+    monkeypatch.setattr("wiserouter_litellm.settlement.feedback_pull.feedback_puller", lambda *_, **__: None)
+    with pytest.raises(SettingsError, match=rf"feedback_pull: {says}"):
+        start_pull(None, pull_settings(**{"url": "http://127.0.0.1:1", **pull}))
+    RUNNING.pop("pull", None)
