@@ -14,7 +14,7 @@ import typer
 
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.cli.output import minute_of, out, print_json
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, NotStarted
 from wiserouter.pricing.prices import Price
 from wiserouter.routing.journal import Journal
 from wiserouter.routing.orders import ModelOrder, OrderAnswer, Orders, keep_order
@@ -95,7 +95,11 @@ def budget(
     with _open_journal(journal) as file:
         with _opened(store) as opened:
             request = hashed(repr((scope, change)))
-            answer = opened.change(scope, change, token=hashed(key) if key else "", request=request)
+            try:
+                answer = opened.change(scope, change, token=hashed(key) if key else "", request=request)
+            except NotStarted as error:
+                rule = f"--scope must have a budget in this store, got {scope!r}"
+                raise InvalidInput(f"{rule}: wiserouter status shows those that have", value=scope) from error
             account = {"scope": scope, "account": answer.account}
             line = change_line("budget", opened.now(), by or _user(), answer.before, answer.after, **account)
         _report(line, file, as_json=as_json, replayed=answer.replayed)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.cli import app
-from wiserouter.errors import InvalidInput, NotStarted, StoreUnavailable, UnlikelyPrice
+from wiserouter.errors import InvalidInput, StoreUnavailable, UnlikelyPrice
 from wiserouter.routing.journal_reader import JournalReader
 
 
@@ -93,7 +93,7 @@ def test_the_mode_is_ordered(store, router):
     [
         (["budget", "--amount", 1, "--add", 1], InvalidInput, "exclude each other"),
         (["budget"], InvalidInput, "budget needs --amount, --add, --requests"),
-        (["budget", "--scope", "none", "--amount", 1], NotStarted, "has no budget"),
+        (["budget", "--scope", "none", "--amount", 1], InvalidInput, "have a budget .* got 'none': wiserouter"),
         (["model", "large"], InvalidInput, "needs --retire"),
         (["model", "large", "--input-usd", 1], InvalidInput, "got one of them"),
         (["model", "large", "--input-usd", 0.15, "--output-usd", 0.6], UnlikelyPrice, "150,000 USD per million tokens"),
