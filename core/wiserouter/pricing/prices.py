@@ -18,6 +18,9 @@ HIGHEST_USD = 1e-3
 LOWEST_USD = 1e-100
 """The lowest price of a token but 0 that is accepted, in USD: the square of the cost of a call is a number."""
 
+LOWEST_PER_MILLION_USD = 1e-4
+"""The lowest price of a million tokens but 0 that is accepted, in USD: a hundredth of the cheapest on the market."""
+
 
 class UnlikelyPrice(InvalidInput):
     """A price is so high that it is likely one of a million tokens.
@@ -64,6 +67,14 @@ def check_price(name: str, usd_per_token: float) -> float:
     if usd > HIGHEST_USD:
         raise UnlikelyPrice(name, usd, HIGHEST_USD)
     return usd
+
+
+def _per_million(kind: str, usd: float) -> float:
+    """Return a price of a million tokens if it is an amount that is not likely meant for one token."""
+    if 0.0 < check_amount(f"{kind} per million", usd) < LOWEST_PER_MILLION_USD:
+        rule = f"{kind} per million must be 0 or at least {LOWEST_PER_MILLION_USD:g} USD, got {usd:g}"
+        raise InvalidInput(f"{rule}: if one token costs that, give Price({kind}={usd:g}, ...)", value=usd)
+    return float(usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +131,16 @@ class Price:
         cache_write: float | None = None,
         reasoning: float | None = None,
     ) -> Self:
-        """Return the price of a model whose prices are given in USD per million tokens, as providers list them."""
+        """Return the price of a model whose prices are given in USD per million tokens, as providers list them.
+
+        Raises
+        ------
+        InvalidInput
+            If one is below 1e-4 USD and not 0, which is then likely the price of one token; and as `Price` does.
+        """
         rest = {"cache_read": cache_read, "cache_write": cache_write, "reasoning": reasoning}
         given = {"input": input, "output": output, **{kind: usd for kind, usd in rest.items() if usd is not None}}
-        return cls(**{kind: check_amount(f"{kind} per million", usd) / 1e6 for kind, usd in given.items()})
+        return cls(**{kind: _per_million(kind, usd) / 1e6 for kind, usd in given.items()})
 
     @property
     def cache_read_usd(self) -> float:

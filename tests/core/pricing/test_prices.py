@@ -105,6 +105,16 @@ def test_prices_per_million_tokens_are_those_that_providers_list():
         Price.per_million(3.0, -1)
 
 
+@pytest.mark.parametrize(
+    ("prices", "name"), [((1e-7, 0.4), "input"), ((0.1, 4e-7), "output"), ((0.1, 0.4, 1e-8), "cache_read")]
+)
+def test_prices_of_one_token_are_not_taken_for_those_of_a_million(prices, name):
+    told = rf"{name} per million must be 0 or at least 0.0001 USD, got .*: if one token costs that, give Price\({name}="
+    with pytest.raises(InvalidInput, match=told):
+        Price.per_million(*prices)
+    assert Price.per_million(0.0, 1e-4) == Price(0.0, 1e-10)
+
+
 @pytest.mark.parametrize("kind", ["input", "output", "cache_read", "cache_write", "reasoning"])
 def test_a_price_of_a_million_tokens_is_refused(kind):
     with pytest.raises(UnlikelyPrice, match=r"150,000 USD per million tokens: .* give 1.5e-07 or Price\.per") as at:
