@@ -93,12 +93,26 @@ def read_answer(
     bill = Bill(0.0, model=info.model, learn=False) if replayed else bill_of(kwargs, response, info)
     if bill is not None and not bill.learn:  # of LiteLLM's cache: nothing was billed, also where the client left
         return bill, False
-    if bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
+    if bill is not None and kwargs.get("stream") and _lacks_prompt(bill, response):
+        bill = _with_counted_prompt(bill, kwargs, response, info)
+    elif bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
         bill = bill._replace(estimated=True)
     is_left = is_part(kwargs)
     if is_left and bill is not None and not hard:
         bill = _with_whole_prompt(bill, kwargs, response, info)
     return bill, is_left or (hard and is_unfinished(kwargs))
+
+
+def _lacks_prompt(bill: Bill, response: object) -> bool:
+    """Return True if a bill has no prompt: of Anthropic's streams without usage, LiteLLM counts only the answer."""
+    return bill.usage is not None and bill.usage.input_tokens == 0 and hasattr(response, "choices")
+
+
+def _with_counted_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
+    """Return the bill of a stream with the tokens of its prompt, which are counted here alone."""
+    whole = replace(bill.usage or Usage(0, 0), input_tokens=_prompt_tokens(kwargs))
+    cost_usd = max(bill.cost_usd, _own_usd(kwargs, response, info, whole))
+    return bill._replace(cost_usd=cost_usd, usage=whole, estimated=True)
 
 
 def _with_whole_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:

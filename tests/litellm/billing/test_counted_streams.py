@@ -55,6 +55,29 @@ async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(
 
 
 @pytest.mark.parametrize("redacts", [False, True], ids=["logged", "redacted"])
+@pytest.mark.parametrize("limit", BUDGETS)
+async def test_the_prompt_of_a_stream_of_messages_without_usage_is_no_gift(stub, settled, monkeypatch, limit, redacts):
+    """LiteLLM counts the answer of such a stream, and no token of its prompt."""
+    monkeypatch.setattr(litellm, "turn_off_message_logging", redacts)
+    rows = [deployment(name, url=stub.root, model=f"anthropic/{name}") for name in ("small", "large")]
+    router, litellm_router = fitted(), llms(*rows)
+    callback = attach(litellm_router, "wise", router=router, budget=BUDGETS[limit])
+    stub.behaviour, before_usd = Behaviour(usage="none"), stub.ledger_usd
+    question = [{"role": "user", "content": "hello there, tell me a long story " * 40}]
+    stream = await litellm_router.aanthropic_messages(model="wise", messages=question, max_tokens=10, stream=True)
+    assert [piece async for piece in stream]
+    await settled(lambda: router.status().charged + router.status().presumed == 1)
+    billed_usd, status = stub.ledger_usd - before_usd, router.status()
+    if limit == "hard":
+        assert status.presumed == 1
+        assert status.spent_usd > billed_usd
+    else:
+        assert status.charged == 1
+        assert status.spent_usd == pytest.approx(billed_usd, rel=0.3)
+    assert callback.groups["wise"].faults["estimated_costs"] == 1
+
+
+@pytest.mark.parametrize("redacts", [False, True], ids=["logged", "redacted"])
 @pytest.mark.parametrize("surface", ["chat", "responses"])
 async def test_a_stream_whose_client_leaves_is_charged_for_its_tools_and_instructions(
     settled, monkeypatch, surface, redacts
