@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from wiserouter import Usage
-from wiserouter.integration import Bill, count_tokens, estimated_usage
+from wiserouter.integration import FRAME_TOKENS, Bill, count_tokens, estimated_usage
 from wiserouter_litellm.billing.billed_tier import billed_tier, drops_tier
 from wiserouter_litellm.billing.cached_answers import is_of_cache
-from wiserouter_litellm.billing.counted_streams import has_counted_prompt, is_counted
+from wiserouter_litellm.billing.counted_streams import has_counted_prompt, is_counted, may_be_counted
 from wiserouter_litellm.billing.redacted_texts import REDACTED
 from wiserouter_litellm.billing.unfinished_streams import is_unfinished
 from wiserouter_litellm.deployments.registry import DeploymentInfo
@@ -98,7 +98,7 @@ def read_answer(
     elif bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
         bill = bill._replace(estimated=True)
     is_left = is_part(kwargs)
-    if is_left and bill is not None and not hard:
+    if bill is not None and not hard and (is_left or may_be_counted(kwargs, response)):
         bill = _with_whole_prompt(bill, kwargs, response, info)
     return bill, is_left or (hard and is_unfinished(kwargs))
 
@@ -116,14 +116,15 @@ def _with_counted_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object
 
 
 def _with_whole_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
-    """Return the bill of a part with the tokens of tools, formats and instructions, which LiteLLM does not count."""
+    """Return a bill that LiteLLM has counted with the tokens of tools, formats and instructions, which it omits."""
     usage = bill.usage
-    if usage is None or not has_counted_prompt(kwargs, response, usage.input_tokens):
-        return bill
     counted = {name: kwargs[name] for name in _MESSAGES if name in kwargs}
     uncounted = max(_prompt_tokens(kwargs) - _prompt_tokens(counted), 0)
+    if usage is None or not uncounted or not has_counted_prompt(kwargs, response, usage.input_tokens):
+        return bill
     whole = replace(usage, input_tokens=usage.input_tokens + uncounted)
-    return bill._replace(cost_usd=max(bill.cost_usd, _own_usd(kwargs, response, info, whole)), usage=whole)
+    cost_usd = max(bill.cost_usd, _own_usd(kwargs, response, info, whole))
+    return bill._replace(cost_usd=cost_usd, usage=whole, estimated=True)
 
 
 def is_part(kwargs: Mapping[str, Any]) -> bool:
@@ -186,10 +187,10 @@ def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:
 
 
 def _prompt_tokens(kwargs: Mapping[str, Any]) -> int:
-    """Return the tokens of a prompt, counted here."""
+    """Return the tokens of a prompt, counted here; not the most that providers may add for tools and formats."""
     surface = RESPONSES if str(kwargs.get("call_type")) in {"responses", "aresponses"} else ""
     request = request_of(kwargs.get("messages"), kwargs, surface, reads_question=False)
-    return 0 if request is None else count_tokens(request.counted).tokens + request.overhead_tokens
+    return 0 if request is None else count_tokens(request.counted).tokens + FRAME_TOKENS * (request.messages + 1)
 
 
 def _answer_text(response: object) -> str:

@@ -109,7 +109,7 @@ class Recorder(CustomLogger):
                 return
             if marked.group.router.judge is not None:
                 offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
-            counts = is_part(kwargs) or (marked.group.hard and may_be_counted(kwargs, response_obj))
+            counts = is_part(kwargs) or may_be_counted(kwargs, response_obj)
             charge = partial(self._charge, marked, model_info, kwargs, response_obj)
             await _off_the_loop(marked.group, charge, takes_long=counts)
         elif mark := self._unrouted(kwargs):
