@@ -42,6 +42,7 @@ from wiserouter_litellm.groups.translated_errors import translate_error
 from wiserouter_litellm.hooks.wise_callback import WiseCallback
 from wiserouter_litellm.operating.alerts import start_alerts
 from wiserouter_litellm.operating.metrics import watch_groups
+from wiserouter_litellm.operating.worker_end import close_at_end, closed_at_end
 from wiserouter_litellm.requests.several_models import refuse_several
 from wiserouter_litellm.requests.stream_usage import ask_for_usage
 from wiserouter_litellm.settings.boot_refusal import announce_refusal
@@ -136,6 +137,7 @@ def _build() -> ProxyCallback:
         )
 
         mount(proxy.app, callback)
+        close_at_end(proxy)
         if settings.batches is not None or hasattr(proxy.app.state, "wiserouter_batches"):
             from wiserouter_litellm.batches.service import start_batches  # few proxies have batches
 
@@ -294,7 +296,7 @@ def _observe(router: WiseRouter, name: str, settings: AccountSettings) -> None:
     if settings.otel_decisions:
         trace_decisions(router, name)
     if settings.journal is not None:
-        router.journal_to(settings.journal)
+        closed_at_end(router.journal_to(settings.journal))
     if settings.label_share is not None:
         router.labels = LabelBudget(settings.label_share)
     if settings.explore_share is not None:
@@ -356,11 +358,12 @@ def _caller_scopes(name: str, settings: ScopeSettings, share: float, router: Wis
 
 
 def _store(name: str, settings: AccountSettings) -> Any:
-    return open_store(
+    store = open_store(
         store_of(name, settings.store),
         reservation_ttl_s=settings.reservation_ttl_s,
         decision_ttl_s=settings.feedback_ttl_s,
     )
+    return closed_at_end(store)
 
 
 def _proxy_router() -> Any:
