@@ -120,7 +120,10 @@ def _with_whole_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, 
     usage = bill.usage
     counted = {name: kwargs[name] for name in _MESSAGES if name in kwargs}
     uncounted = max(_prompt_tokens(kwargs) - _prompt_tokens(counted), 0)
-    if usage is None or not uncounted or not has_counted_prompt(kwargs, response, usage.input_tokens):
+    if usage is None or not uncounted:
+        return bill
+    is_left = is_part(kwargs)  # then the provider may have counted the answer so far, but not the prompt
+    if not (has_counted_prompt(kwargs, response, usage.input_tokens) if is_left else is_counted(kwargs, response)):
         return bill
     whole = replace(usage, input_tokens=usage.input_tokens + uncounted)
     cost_usd = max(bill.cost_usd, _own_usd(kwargs, response, info, whole))

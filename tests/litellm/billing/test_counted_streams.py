@@ -145,6 +145,16 @@ def test_a_part_adds_to_the_count_of_litellm_what_that_leaves_out():
             assert (100 < added < 400) if given else (added == 0)  # not the most that a provider may add for tools
 
 
+def test_a_whole_stream_whose_provider_counts_the_answer_is_charged_by_its_report():
+    info = DeploymentRegistry("wise").register([deployment("small", input_cost_per_token=1e-6)])[0]
+    tools = [{"type": "function", "function": {"name": "look", "description": "where to look for it " * 30}}]
+    event = {"model": "gpt-4o-mini", "stream": True, "messages": QUESTION, "tools": tools}
+    counted = litellm.token_counter(model="gpt-4o-mini", messages=QUESTION)
+    usage = litellm.Usage(prompt_tokens=counted, completion_tokens=7)  # of no text: thoughts that are not shown
+    bill, is_part = read_answer(event, litellm.ModelResponse(model="gpt-4o-mini", usage=usage), info, hard=False)
+    assert (bill.usage.input_tokens, is_part) == (counted, False)
+
+
 async def test_tools_and_reasoning_are_recognised_as_well(stub):
     from wiserouter_litellm.billing.counted_streams import is_counted
 
