@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -16,8 +16,8 @@ import typer
 
 from wiserouter.artifacts.save_load import load
 from wiserouter.cli.alone import alone
-from wiserouter.cli.fit import names, read_models
-from wiserouter.cli.output import err, out, print_json, progress, table
+from wiserouter.cli.fit import names, read_models, used_prices
+from wiserouter.cli.output import out, print_json, progress, table
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.anthropic_service import AnthropicService
 from wiserouter.integration.batches.folder import BatchFolder, BatchTerms
@@ -265,20 +265,13 @@ def _router(artifact: Path, prices: Path | None) -> WiseRouter:
     """Return the router of an artifact, with the prices of a file."""
     parts = load(artifact, None)
     if prices is not None:
-        stated, known = {one.name: one for one in read_models(prices)}, [one.name for one in parts.models]
-        _say_unused(stated.keys() - set(known), known, prices, is_all=not stated.keys() & set(known))
+        known = [one.name for one in parts.models]
+        stated = {one.name: one for one in used_prices(read_models(prices), set(known), "artifact")}
+        if stated.keys().isdisjoint(known):
+            rule = f"{prices} must name models of the artifact ({', '.join(known)}), got {', '.join(stated)}"
+            raise InvalidInput(f"{rule}: name them as it does", value=sorted(stated))
         parts = parts._replace(models=[stated.get(one.name, one) for one in parts.models])
     return WiseRouter(**parts.settings())
-
-
-def _say_unused(others: Set[str], known: Sequence[str], prices: Path, *, is_all: bool) -> None:
-    """Say which prices of a file are of no model of the router; refuse a file of which all are."""
-    listed = ", ".join(sorted(others))
-    if others and is_all:
-        told = f"{prices} must name models of the artifact ({', '.join(known)}), got {listed}: name them as it does"
-        raise InvalidInput(told, value=listed)
-    if others:
-        err.print(f"prices of models that are not in the artifact are not used: {listed}", highlight=False)
 
 
 def _requests(path: Path, max_tokens: int, *, hard: bool) -> list[BatchRequest]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
 from pathlib import Path
 from shlex import quote
@@ -99,13 +99,14 @@ def fit(
     if source.failed_lines:
         err.print(f"left out {source.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
+    named = {*source.models, *(split_arm(name).model for name in source.models)}
     with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         router = WiseRouter.fit(
             source,
             encoder=encoder if first is None or first.encoder is None else first.encoder,
             n_contexts=contexts,
             contexts=None if first is None else first.contexts,
-            models=priced and _of_log(priced, source.models),
+            models=priced and used_prices(priced, named, "log"),
             estimator=estimator,
             rate_usd=budget_per_query,
             seed=seed,
@@ -116,16 +117,16 @@ def fit(
     return print_json(_fields(router, output, digest)) if as_json else _show(router, output)
 
 
-def _of_log(priced: Sequence[Model], models: Sequence[str]) -> list[Model]:
-    """Return the models of a price list that a log has, itself or as arms, and say which others are not used.
+def used_prices(priced: Sequence[Model], known: Set[str], place: str) -> list[Model]:
+    """Return the models of a price list that are known in a place, and say which others are not used.
 
-    All are returned where it has none of them, which the fit then refuses.
+    All are returned where none is known, which the caller refuses.
     """
-    known = {*models, *(split_arm(name).model for name in models)}
     kept = [one for one in priced if one.name in known]
     others = [one.name for one in priced if one.name not in known]
     if kept and others:
-        err.print(f"prices of models that are not in the log are not used: {', '.join(others)}", highlight=False)
+        told = f"prices of models that are not in the {place} are not used: {', '.join(others)}"
+        err.print(told, highlight=False)
     return kept or list(priced)
 
 
