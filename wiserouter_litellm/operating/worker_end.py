@@ -31,9 +31,8 @@ _SHUTDOWN = "proxy_shutdown_event"
 class Closable(Protocol):
     """A store or a journal."""
 
-    @property
-    def close(self) -> Any:
-        """What ends it; a second call does nothing."""
+    def close(self) -> None:
+        """End it; a second call does nothing."""
         ...
 
 

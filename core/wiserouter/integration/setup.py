@@ -61,10 +61,9 @@ def prepare_router(
     InvalidInput
         If there is no budget, or no encoder where there are several contexts.
     """
-    if router is not None:
-        check_kind("router", router, WiseRouter, "WiseRouter.load('support.wise')")
     if router is None:
         router = WiseRouter([card.model(name) for name, card in rate_cards.items()], **settings)
+    check_kind("router", router, WiseRouter, "WiseRouter.load('support.wise')")
     unknown = [name for name in rate_cards if name not in router.pool.names]
     if unknown and not adds_models:
         raise UnknownModel(unknown[0], router.pool.names)
