@@ -130,7 +130,7 @@ def bill_of_run(
         return RunBill(Bill(rate_card.cost_usd(usage, tier) + extra_usd + fees_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
-    estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))
+    estimate = estimated_usage(request.estimated_tokens, _written(message))
     if usage is not None:
         estimate = replace(
             usage,

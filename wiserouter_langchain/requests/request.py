@@ -75,6 +75,7 @@ def request_of(
         structured=any(name == "with_structured_output" for name, _, _ in operations),
         output_tokens=limits.output_tokens,
         choices=limits.answers or 1,
+        messages=len(messages),
     )
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from wiserouter import Usage
-from wiserouter.integration import FRAME_TOKENS, Bill, count_tokens, estimated_usage
+from wiserouter.integration import Bill, estimated_usage
 from wiserouter_litellm.billing.billed_tier import billed_tier, drops_tier
 from wiserouter_litellm.billing.cached_answers import is_of_cache
 from wiserouter_litellm.billing.counted_streams import has_counted_prompt, is_counted, may_be_counted
@@ -93,13 +93,13 @@ def read_answer(
     bill = Bill(0.0, model=info.model, learn=False) if replayed else bill_of(kwargs, response, info)
     if bill is not None and not bill.learn:  # of LiteLLM's cache: nothing was billed, also where the client left
         return bill, False
-    if bill is not None and kwargs.get("stream") and _lacks_prompt(bill, response):
-        bill = _with_counted_prompt(bill, kwargs, response, info)
-    elif bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
-        bill = bill._replace(estimated=True)
     is_left = is_part(kwargs)
-    if bill is not None and not hard and (is_left or may_be_counted(kwargs, response)):
-        bill = _with_whole_prompt(bill, kwargs, response, info)
+    if bill is not None and kwargs.get("stream") and _lacks_prompt(bill, response):
+        bill = _with_prompt(bill, _prompt_tokens(kwargs), kwargs, response, info)
+    elif bill is not None and hard:
+        bill = bill._replace(estimated=bill.estimated or is_counted(kwargs, response))
+    elif bill is not None and (is_left or may_be_counted(kwargs, response)):
+        bill = _with_uncounted_prompt(bill, kwargs, response, info)
     return bill, is_left or (hard and is_unfinished(kwargs))
 
 
@@ -108,24 +108,24 @@ def _lacks_prompt(bill: Bill, response: object) -> bool:
     return bill.usage is not None and bill.usage.input_tokens == 0 and hasattr(response, "choices")
 
 
-def _with_counted_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
-    """Return the bill of a stream with the tokens of its prompt, which are counted here alone."""
-    whole = replace(bill.usage or Usage(0, 0), input_tokens=_prompt_tokens(kwargs))
-    cost_usd = max(bill.cost_usd, _own_usd(kwargs, response, info, whole))
-    return bill._replace(cost_usd=cost_usd, usage=whole, estimated=True)
-
-
-def _with_whole_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
+def _with_uncounted_prompt(bill: Bill, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
     """Return a bill that LiteLLM has counted with the tokens of tools, formats and instructions, which it omits."""
-    usage = bill.usage
     counted = {name: kwargs[name] for name in _MESSAGES if name in kwargs}
     uncounted = max(_prompt_tokens(kwargs) - _prompt_tokens(counted), 0)
-    if usage is None or not uncounted:
+    if bill.usage is None or not uncounted:
         return bill
-    is_left = is_part(kwargs)  # then the provider may have counted the answer so far, but not the prompt
-    if not (has_counted_prompt(kwargs, response, usage.input_tokens) if is_left else is_counted(kwargs, response)):
+    input_tokens, is_left = bill.usage.input_tokens, is_part(kwargs)
+    # of a part the provider may have counted the answer so far, but not the prompt
+    if not (has_counted_prompt(kwargs, response, input_tokens) if is_left else is_counted(kwargs, response)):
         return bill
-    whole = replace(usage, input_tokens=usage.input_tokens + uncounted)
+    return _with_prompt(bill, input_tokens + uncounted, kwargs, response, info)
+
+
+def _with_prompt(
+    bill: Bill, input_tokens: int, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo
+) -> Bill:
+    """Return a bill with a prompt of so many tokens, which are counted here: it is an estimate."""
+    whole = replace(bill.usage or Usage(0, 0), input_tokens=input_tokens)
     cost_usd = max(bill.cost_usd, _own_usd(kwargs, response, info, whole))
     return bill._replace(cost_usd=cost_usd, usage=whole, estimated=True)
 
@@ -186,14 +186,14 @@ def reported_usd(kwargs: Mapping[str, Any]) -> float:
 
 def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:
     """Return the tokens of question and answer, counted here."""
-    return estimated_usage("", _prompt_tokens(kwargs), _answer_text(response))
+    return estimated_usage(_prompt_tokens(kwargs), _answer_text(response))
 
 
 def _prompt_tokens(kwargs: Mapping[str, Any]) -> int:
-    """Return the tokens of a prompt, counted here; not the most that providers may add for tools and formats."""
+    """Return the tokens of a prompt, counted here."""
     surface = RESPONSES if str(kwargs.get("call_type")) in {"responses", "aresponses"} else ""
     request = request_of(kwargs.get("messages"), kwargs, surface, reads_question=False)
-    return 0 if request is None else count_tokens(request.counted).tokens + FRAME_TOKENS * (request.messages + 1)
+    return 0 if request is None else request.estimated_tokens
 
 
 def _answer_text(response: object) -> str:

@@ -34,9 +34,9 @@ class Bill(NamedTuple):
     estimated: bool = False
 
 
-def estimated_usage(text: str, overhead_tokens: int, answer: str) -> Usage:
-    """Return the tokens of a call counted from its text, for a provider that reports none."""
-    return Usage(count_tokens(text).tokens + overhead_tokens, count_tokens(answer).tokens)
+def estimated_usage(input_tokens: int, answer: str) -> Usage:
+    """Return the tokens of a call, those of its answer counted here, for a provider that reports none."""
+    return Usage(input_tokens, count_tokens(answer).tokens)
 
 
 def settle(router: WiseRouter, decision: Decision | str, bill: Bill | None) -> None:

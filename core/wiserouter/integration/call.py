@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from wiserouter.pricing.tokens import SHORT_TEXT_CHARS
+from wiserouter.pricing.tokens import SHORT_TEXT_CHARS, count_tokens
 from wiserouter.routing.keyed_draws import context_key
 from wiserouter.types import NO_CONTEXT
 
@@ -129,6 +129,11 @@ class CallRequest(NamedTuple):
         if draw_by == "request" or not self.informative or not self.question:
             return None
         return " ".join([caller or "", *self.question.casefold().split()])
+
+    @property
+    def estimated_tokens(self) -> int:
+        """The tokens of the text and of what chat formats add, but not the most that providers add for tools."""
+        return count_tokens(self.counted).tokens + FRAME_TOKENS * (self.messages + 1)
 
     @property
     def input_bound_tokens(self) -> int:

@@ -4,7 +4,15 @@ import pytest
 
 from wiserouter import Budget, Model, Price, Usage, WiseRouter
 from wiserouter.errors import AlreadySettled
-from wiserouter.integration import Bill, count_tokens, estimated_usage, settle
+from wiserouter.integration import (
+    FRAME_TOKENS,
+    TOOLS_TOKENS,
+    Bill,
+    CallRequest,
+    count_tokens,
+    estimated_usage,
+    settle,
+)
 
 
 @pytest.fixture
@@ -29,8 +37,9 @@ def test_parts_are_cut_to_their_whole(counts, usage):
 
 def test_tokens_that_no_one_reports_are_counted():
     asked, answered = count_tokens("what is 2 + 2?").tokens, count_tokens("four").tokens
-    assert estimated_usage("what is 2 + 2?", 16, "four") == Usage(asked + 16, answered)
-    assert estimated_usage("", 0, "") == Usage(0, 0)
+    request = CallRequest("2 + 2", counted="what is 2 + 2?", overhead_tokens=TOOLS_TOKENS, messages=2)
+    assert estimated_usage(request.estimated_tokens, "four") == Usage(asked + 3 * FRAME_TOKENS, answered)
+    assert estimated_usage(0, "") == Usage(0, 0)
 
 
 def test_a_bill_is_charged_once(router):

@@ -10,7 +10,7 @@ from genai_prices.types import ConditionalPrice, ModelPrice, StartDateConstraint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 
 from support.chat_stub import StubChat
@@ -118,6 +118,16 @@ def test_an_answer_without_usage_is_estimated_at_the_price_of_its_service_tier()
     plain, cheaper = (ModelRun(AIMessage("some words", response_metadata=metadata)) for metadata in ({}, flex))
     bills = [bill_of_run(run, card, request_of([], {}), hard=False).bill for run in (plain, cheaper)]
     assert bills[1].cost_usd == pytest.approx(bills[0].cost_usd / 2)
+
+
+def test_tools_of_an_answer_without_usage_are_estimated_by_their_texts():
+    card = rate_card_of("a", ChatOpenAI(model="gpt-5", api_key="x"), None)
+    tools = [{"type": "function", "function": {"name": "look", "description": "where to look " * 20}}]
+    request = request_of([HumanMessage("hi")], {"tools": tools})
+    bill = bill_of_run(ModelRun(AIMessage("")), card, request, hard=False).bill
+    tokens = bill.cost_usd / card.price_of(Usage(1, 0)).input
+    assert 60 < tokens < 150  # and not the 1,000 that a provider may add at most
+    assert request.input_bound_tokens > 1_000
 
 
 @pytest.mark.parametrize(("n", "usd"), [(100_000, 6e-6), (300_000, 12e-6)])
