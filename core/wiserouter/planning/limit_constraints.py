@@ -30,6 +30,8 @@ def limit_constraints(
     plan: Plan,
     names: Sequence[str],
     banned: Collection[int],
+    *,
+    knows_rewards: bool = True,
 ) -> list[Constraint]:
     """Return the constraints of the limits.
 
@@ -43,9 +45,11 @@ def limit_constraints(
         Frequencies and rewards.
     names, banned : sequence of str, and collection of int
         The models, and those of them that `banned_models` returns.
+    knows_rewards : bool, default True
+        Whether the plan has rewards; without, floors of quality are left out.
     """
     found = [Constraint(measure.label, uses[measure], bound) for measure, bound in bounds.items()]
-    for context, least in limits.quality_floors.items():
+    for context, least in limits.quality_floors.items() if knows_rewards else ():
         if context is None or context < plan.n_contexts:
             found.append(_quality_floor(plan, context, least))
     shape = plan.reward.shape

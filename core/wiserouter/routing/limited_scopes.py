@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -94,9 +93,9 @@ class LimitedScopes:
         uses = {one: self._known_uses(one) for one in limits.measures}
         known = {one: use.means() for one, use in uses.items() if use.are_known(set(range(len(pool))) - pool.retired)}
         bounds = {one: bound for one in known if (bound := _bound(limits, one, horizon)) is not None}
-        terms = limits if live is not None else replace(limits, min_quality=None)
         banned = banned_models(limits, pool.names, pool.retired)
-        constraints = limit_constraints(terms, bounds, known, plan, pool.names, banned)
+        planned = live is not None
+        constraints = limit_constraints(limits, bounds, known, plan, pool.names, banned, knows_rewards=planned)
         if live is not None and rate_usd is not None:
             constraints = [budget_constraint(plan, rate_usd, banned), *constraints]
         if not constraints:

@@ -175,6 +175,16 @@ def test_shares_and_floors_of_quality_hold_in_the_plan():
     router.set_limits(Limits(min_quality=info.value.nearest["min_quality"] - 1e-6))
 
 
+def test_a_floor_of_quality_alone_may_be_set_before_the_first_decision():
+    router = WiseRouter([Model("small", Price(1e-6, 1e-6)), Model("large", Price(1e-5, 1e-5))])
+    router.start(Budget(amount_usd=1.0, horizon=10))
+    router.set_limits(Limits(min_quality=0.5))
+    for _ in range(2):
+        router.charge(router.decide("hello"), 0.01)
+    (floor,) = router.status().limits
+    assert (floor.name, floor.bound) == ("min_quality", 0.5)
+
+
 def test_each_scope_has_its_own_meter():
     router = offline_router()
     for scope in ("a", "b", "c"):
