@@ -13,7 +13,7 @@ import respx
 from support.groups import HI, llms
 from support.providers import URL, answer, cost_usd
 from wiserouter import Budget, RoutingLog, WiseRouter
-from wiserouter.errors import EncoderError, UnknownPrice
+from wiserouter.errors import EncoderError, InvalidInput, UnknownPrice
 from wiserouter_litellm import BudgetRefused, LiteLLMEncoder, attach
 
 TOKEN_USD = 1e-6
@@ -124,6 +124,12 @@ async def test_an_encoder_that_is_too_slow_degrades_in_time(settled):
     await settled(lambda: router.status().charged == 1)
     bound = len("new text") * TOKEN_USD  # the provider may bill what was given up
     assert router.status().spent_usd - bound in (pytest.approx(cost_usd("small")), pytest.approx(cost_usd("large")))
+
+
+@pytest.mark.parametrize("name", ["encoder_timeout_s", "max_wait_s"])
+def test_no_time_is_negative(name):
+    with pytest.raises(InvalidInput, match=f"{name} must be a finite number of at least 0, got -1.0"):
+        attach(llms(), "wise", budget=Budget(10.0, 100), **{name: -1.0})
 
 
 async def test_a_slow_callable_encoder_degrades_too(provider):

@@ -81,7 +81,7 @@ class RoutingChatModel(BaseChatModel):
     """A chat model that delegates its calls; the part of it that a scope needs."""
 
     cap_output_tokens: int | None = None
-    max_wait_s: float = MAX_WAIT_S
+    max_wait_s: float = Field(default=MAX_WAIT_S, ge=0.0)
     max_attempts: int = 3
     draw_by: DrawBy = "request"
     mode: Literal["route", "shadow"] = "route"

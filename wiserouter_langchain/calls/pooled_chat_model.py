@@ -20,8 +20,8 @@ class PooledChatModel(OneBudget):
     """A chat model made of several: it shows what all of them have in common."""
 
     models: dict[str, BaseChatModel]
-    rest_s: float = 5.0
-    encoder_timeout_s: float = 1.0
+    rest_s: float = Field(default=5.0, ge=0.0)
+    encoder_timeout_s: float = Field(default=1.0, ge=0.0)
     history_size: int = 10_000
     judge: Any = Field(default=None, exclude=True)
     judge_share: float = 0.1

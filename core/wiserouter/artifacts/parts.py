@@ -13,6 +13,7 @@ from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.types import FloatArray
+from wiserouter.validation import check_kind
 
 
 class RouterParts(NamedTuple):
@@ -56,6 +57,7 @@ class RouterParts(NamedTuple):
 
 def check_shape(estimates: Estimates, n_contexts: int, n_models: int) -> Estimates:
     """Return the estimates if they have one row per context and one column per model, else raise `InvalidInput`."""
+    check_kind("estimates", estimates, Estimates, "Estimates(n_contexts=1, n_models=2)")
     if estimates.shape != (n_contexts, n_models):
         raise InvalidInput(
             f"estimates must have one row per context ({n_contexts}) and one column per model ({n_models}), "

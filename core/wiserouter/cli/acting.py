@@ -20,7 +20,7 @@ from wiserouter.routing.journal import Journal
 from wiserouter.routing.orders import ModelOrder, OrderAnswer, Orders, keep_order
 from wiserouter.routing.run_time_changes import change_line, hashed
 from wiserouter.routing.shadow import Shadow
-from wiserouter.stores.open import open_engine
+from wiserouter.stores.open import open_engine, url_of
 from wiserouter.stores.shared import SharedStore
 
 
@@ -198,7 +198,7 @@ def _opened(store: str) -> Iterator[SharedStore]:
             f"store must be one that several processes share, got {store!r}: ask the routes of its own proxy",
             value=store,
         )
-    engine, name, _ = open_engine(store if "://" in store else f"sqlite:///{store}", create=False)
+    engine, name, _ = open_engine(url_of(store), create=False)
     opened = SharedStore(engine, name=name)
     try:
         yield opened

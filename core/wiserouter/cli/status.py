@@ -12,6 +12,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.pricing.amounts import usd, usd_per_1000
 from wiserouter.routing.status import status_of
 from wiserouter.stores.inspection import AccountSnapshot, StoreSnapshot, inspect_store
+from wiserouter.stores.open import url_of
 
 _MOST_NAMED = 10
 """Scopes that an error names."""
@@ -36,7 +37,7 @@ def status(
 
     Example: wiserouter status --store sqlite:///budget.db
     """
-    found = inspect_store(store if "://" in store else f"sqlite:///{store}")
+    found = inspect_store(url_of(store))
     if scope is not None and scope not in found.accounts:
         known = ", ".join(list(found.accounts)[:_MOST_NAMED]) or "none has"
         if (others := len(found.accounts) - _MOST_NAMED) > 0:

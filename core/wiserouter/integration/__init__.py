@@ -43,7 +43,7 @@ from wiserouter.routing.status import WhatIf, what_if
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.offload import offload
 from wiserouter.types import IntArray
-from wiserouter.validation import check_reward
+from wiserouter.validation import check_amount, check_reward
 
 __all__ = [
     "FRAME_TOKENS",
@@ -96,6 +96,7 @@ __all__ = [
     "arm_name",
     "batch_decisions",
     "below",
+    "check_amount",
     "check_bounded",
     "check_price",
     "check_reward",

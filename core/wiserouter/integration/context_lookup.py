@@ -13,6 +13,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.prompts.encoders.base import QUICK
 from wiserouter.types import NO_CONTEXT, Embedding
+from wiserouter.validation import check_amount
 
 logger = logging.getLogger("wiserouter")
 
@@ -71,7 +72,7 @@ class ContextLookup:
     """
 
     def __init__(self, router: ContextSource, timeout_s: float = 1.0) -> None:
-        self._router, self._timeout_s = router, timeout_s
+        self._router, self._timeout_s = router, check_amount("encoder_timeout_s", timeout_s)
         self._keeps_embedding = router.needs_embedding and router.encoder is not None
         self.needs_question = router.contexts.n_contexts > 1 or self._keeps_embedding
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="wiserouter-encode")

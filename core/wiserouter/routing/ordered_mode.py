@@ -13,6 +13,7 @@ from wiserouter.routing.ordered_models import RouterOrders
 from wiserouter.routing.orders import OrderAnswer, Orders, figures_of_mode
 from wiserouter.routing.run_time_changes import hashed
 from wiserouter.routing.shadow import Shadow, observed_scope
+from wiserouter.validation import check_kind
 
 if TYPE_CHECKING:
     from wiserouter.routing.conversation_calls import ConversationCalls
@@ -83,6 +84,7 @@ class RouterMode(RouterOrders):
 
     def _open(self, budget: Budget, scope: str, parent: str | None, *, restart: bool) -> None:
         """Open the account of a scope, in shadow mode divided into those of the acted and the observed calls."""
+        check_kind("scope", scope, str, "'team-a'")
         self._divide(budget, scope, parent, self._shadow, restart=restart)
         self._started[scope] = budget, parent
 

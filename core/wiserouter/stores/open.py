@@ -40,7 +40,7 @@ def open_store(
     Raises
     ------
     InvalidInput
-        If the scheme or a setting is unknown.
+        If it is neither, or the scheme or a setting is unknown.
     StoreUnavailable, StoreDamaged
         If a file cannot be used. A server is contacted when it is first needed.
     MissingExtra
@@ -52,6 +52,9 @@ def open_store(
     'MemoryStore'
     """
     if not isinstance(url, str):
+        if not hasattr(url, "durable"):
+            rule = "store must be a URL such as 'sqlite:///budget.db' or 'redis://host:6379/0', or one of open_store"
+            raise InvalidInput(f"{rule}, got {url!r}", value=url)
         return url
     ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
     if url.partition("://")[0] == "memory":
@@ -62,6 +65,19 @@ def open_store(
 
     opened = open_engine(url, **ttls)
     return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)
+
+
+def url_of(named: str) -> str:
+    """Return the URL of a store that is named by its URL, or by the path of a SQLite file.
+
+    Examples
+    --------
+    >>> url_of("budget.db"), url_of("redis:localhost")
+    ('sqlite:///budget.db', 'redis:localhost')
+    """
+    scheme, colon, _ = named.partition(":")
+    is_url = "://" in named or (colon and scheme in {"sqlite", *REDIS})  # one with a mistake is refused with its remedy
+    return named if is_url else f"sqlite:///{named}"
 
 
 class OpenedEngine(NamedTuple):

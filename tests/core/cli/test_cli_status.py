@@ -207,6 +207,11 @@ def test_a_missing_file_is_not_created(tmp_path, before):
     assert before is None or path.read_bytes() == before
 
 
+def test_a_url_without_slashes_is_not_taken_for_a_file():
+    with pytest.raises(InvalidInput, match="for that server say redis://localhost:6379"):
+        printed("--store", "redis:localhost:6379")
+
+
 def test_a_damaged_file_is_left_as_it_is(tmp_path):
     path = tmp_path / "budget.db"
     opened(f"sqlite:///{path}").close()

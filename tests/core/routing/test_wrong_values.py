@@ -1,5 +1,7 @@
 """Values of a wrong kind are refused where they are given, by their name, with an example."""
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -45,13 +47,14 @@ def test_start_takes_a_budget(budget):
         ("policy", Optimistic, "Optimistic()"),
         ("growing", 8, "Growing(8)"),
         ("contexts", 1, "Contexts.single()"),
+        ("estimates", 4, "Estimates(n_contexts=1, n_models=2)"),
         ("labels", 0.1, "LabelBudget(share=0.1)"),
         ("explore", 0.05, "ExploreShare(0.05)"),
     ],
 )
 def test_a_setting_of_a_router_is_of_its_kind(name, value, example):
     told = refused(WiseRouter, MODELS, **{name: value})
-    assert told.startswith(f"{name} must be a{'n' if name == 'explore' else ''} ")
+    assert told.startswith(f"{name} must be a{'n' if name in {'explore', 'estimates'} else ''} ")
     assert told.endswith(f", such as {example}, got {value!r}")
 
 
@@ -70,6 +73,22 @@ def test_a_seed_is_a_whole_number_of_at_least_0(seed):
     rule = f"seed must be a whole number of at least 0, got {seed!r}"
     assert refused(WiseRouter, MODELS, seed=seed) == rule
     assert refused(WiseRouter.fit, LOG, seed=seed) == rule
+
+
+@pytest.mark.parametrize("store", [5, None, Path("budget.db")])
+def test_a_store_is_a_url_or_a_store(store):
+    told = refused(WiseRouter, MODELS, store=store)
+    assert told.startswith("store must be a URL such as 'sqlite:///budget.db'")
+    assert told.endswith(f"got {store!r}")
+
+
+def test_a_scope_is_a_text():
+    told = refused(WiseRouter(MODELS).start, Budget(1.0, 10), scope=5)
+    assert told == "scope must be a str, such as 'team-a', got 5"
+
+
+def test_the_weight_of_the_uncertainty_is_a_number():
+    assert refused(Optimistic, alpha="1") == "alpha must be a finite number, got '1'"
 
 
 def test_a_pool_is_a_list_of_models():

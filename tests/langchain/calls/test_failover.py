@@ -152,6 +152,12 @@ def test_attempts_are_at_least_one():
         down(max_attempts=0)
 
 
+@pytest.mark.parametrize("name", ["rest_s", "encoder_timeout_s", "max_wait_s"])
+def test_no_time_is_negative(name):
+    with pytest.raises(ValueError, match=rf"(?s){name}.*greater than or equal to 0"):
+        down(**{name: -1.0})
+
+
 def test_a_forced_model_is_not_replaced():
     with pytest.raises(RuntimeError, match="stub-large is down"):
         down().invoke("hello", {"configurable": {"wise_model": "large"}})

@@ -104,7 +104,7 @@ def platform_of(name: str, environment: Mapping[str, str], url: str = "", projec
     if name == "mlflow":
         found = url or _needed(environment, "MLFLOW_TRACKING_URI")
         if not project:
-            raise InvalidInput("mlflow needs the id of an experiment: give --project")
+            raise InvalidInput("mlflow needs the id of an experiment: give project (--project on the command line)")
         return Platform(name, found, _mlflow_headers(environment), project)
     raise InvalidInput(f"a platform must be langfuse, langsmith or mlflow, got {name!r}", value=name)
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from wiserouter.budgets.funds import Funds
-from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.shrinkage import PRIOR_COUNT
@@ -30,7 +29,7 @@ from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
-from wiserouter.validation import check_count
+from wiserouter.validation import check_count, check_finite
 
 ALPHA = 1.0
 """Weight of the uncertainty: the bound of a normal posterior with these standard deviations."""
@@ -93,8 +92,8 @@ class Optimistic:
     def __init__(
         self, *, alpha: float | None = None, allow_skip: bool = False, practice_for: int | None = None
     ) -> None:
-        if alpha is not None and not np.isfinite(alpha):
-            raise InvalidInput(f"alpha must be a finite number, got {alpha!r}", value=alpha)
+        if alpha is not None:
+            check_finite("alpha", alpha)
         if practice_for is not None:
             check_count("practice_for", practice_for, least=1)
         self.alpha = alpha
