@@ -27,7 +27,7 @@ from wiserouter.cli.output import check_no_input, check_writable, err, out, prin
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
-from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
+from wiserouter.learning.residuals.model_selection import MEANS, CandidateScore, Comparison
 from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.arms import split_arm
@@ -114,7 +114,9 @@ def fit(
             n_jobs=workers(jobs, backend, None),
         )
     digest = router.save(output)
-    return print_json(_fields(router, output, digest)) if as_json else _show(router, output)
+    if as_json:
+        return print_json(_fields(router, output, digest))
+    return _show(router, output, estimator, contexts_are_own=first is None)
 
 
 def used_prices(priced: Sequence[Model], known: Set[str], place: str) -> list[Model]:
@@ -148,7 +150,7 @@ def _labels(router: WiseRouter) -> list[int]:
     return [round(n) for n in router.estimates.labels.sum(axis=0).tolist()]
 
 
-def _show(router: WiseRouter, output: Path) -> None:
+def _show(router: WiseRouter, output: Path, estimator: str, *, contexts_are_own: bool) -> None:
     labels = _labels(router)
     means = router.estimates.means(shrink=False)
     mean_cost, mean_reward = router.contexts.freq @ means.cost_usd, router.contexts.freq @ means.reward
@@ -169,6 +171,12 @@ def _show(router: WiseRouter, output: Path) -> None:
         out.print(
             f"No score: {', '.join(unscored)}. Quality is taken from priors (the score of --prices, else the prices) "
             f"and learned.",
+            highlight=False,
+        )
+    elif contexts_are_own and estimator == MEANS and min(labels) == router.contexts.n_queries:
+        out.print(
+            "Each query has a score of every model: --estimator ridge would tell the queries of a context apart, which "
+            "gains most with hundreds of queries. Such artifacts cannot be merged.",
             highlight=False,
         )
     if router.encoders is not None:
