@@ -152,5 +152,10 @@ class RouterMode(RouterOrders):
             listener(self._orders)
 
     def _divide_all(self, shadow: Shadow | None) -> None:
-        for scope, (budget, parent) in self._started.items():
-            self._divide(budget, scope, parent, shadow)
+        for scope in sorted(self._started, key=self._depth):  # a scope opens within its parent
+            self._divide(self._started[scope][0], scope, self._started[scope][1], shadow)
+
+    def _depth(self, scope: str) -> int:
+        """Return the number of scopes that enclose one."""
+        parent = self._started[scope][1]
+        return 0 if parent not in self._started else 1 + self._depth(parent)

@@ -199,6 +199,14 @@ def test_the_mode_changes_in_every_worker_and_the_budget_is_divided(workers):
     assert (one.shadow, one.orders.mode) == (None, None)
 
 
+def test_budgets_are_divided_from_the_outermost_whatever_their_order():
+    router = router_on(MemoryStore(FakeClock(0.0)))
+    for scope, parent in (("team", None), ("org", None), ("default", "team"), ("team", "org")):
+        router.start(Budget(10.0, 100), scope=scope, parent=parent)
+    router.change_mode("shadow", share=0.25)
+    assert [router.budget(f"shadow:{scope}").amount_usd for scope in ("org", "team", "default")] == [7.5] * 3
+
+
 def test_a_share_that_would_break_a_hard_limit_is_refused():
     router = router_on(MemoryStore(FakeClock(0.0)))
     router.start(Budget(10.0, 100, limit="hard"))
