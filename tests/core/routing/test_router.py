@@ -2,6 +2,7 @@ import asyncio
 import copy
 import math
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -124,6 +125,17 @@ def test_exhausted_money_is_refused_or_served_by_the_cheapest():
         reject.decide("code")
     assert (error.value.spent_usd, error.value.left_usd) == (5.0, 0.0)
     assert cheapest.decide("code").model == "small"
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+def test_a_model_that_costs_nothing_goes_on_when_the_money_is_used_up(limit):
+    local, paid = Model("local", Price(0.0, 0.0), max_output_tokens=9), Model("paid", max_cost_usd=1.0)
+    router = WiseRouter([local, paid], seed=0)
+    router.start(Budget(1.0, 10, limit=limit, on_exhausted="cheapest"))
+    router.charge(router.decide("hello", eligible=["paid"]), 1.0)
+    assert [router.decide("hello").model for _ in range(5)] == ["local"] * 5
+    with pytest.raises(BudgetExhausted) if limit == "hard" else nullcontext():
+        router.decide("hello", eligible=["paid"])
 
 
 def test_a_used_up_horizon_is_refused_or_served_by_the_cheapest():
