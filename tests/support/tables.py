@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wiserouter import RoutingLog
-from wiserouter.evaluation.replay import dense_table
+from wiserouter.evaluation.replay import complete_queries, table_of
 from wiserouter.evaluation.table import Table
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data"
@@ -18,4 +18,4 @@ needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the public routin
 @cache
 def read(name: str) -> Table:
     """Return the complete queries of a table."""
-    return dense_table(RoutingLog.read(FOLDER / f"{name}.parquet"))[0]
+    return complete_queries(table_of(RoutingLog.read(FOLDER / f"{name}.parquet")))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -47,9 +47,10 @@ def read_log(
     scale: str | None = None,
     joined: Sequence[Path] | None = None,
     prices: Mapping[str, Price] | None = None,
+    read: Callable[..., RoutingLog] = RoutingLog.read,
 ) -> RoutingLog:
     """Return the log that the options describe."""
-    return RoutingLog.read(
+    return read(
         path,
         models=models,
         columns=LogColumns(prompt=prompt, model=model, reward=reward, cost_usd=cost, effort=effort),

@@ -11,7 +11,18 @@ import numpy as np
 import typer
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.cli.fit import names
+from wiserouter.cli.fit import names, read_models
+from wiserouter.cli.log_options import (
+    CostColumn,
+    EffortColumn,
+    Joined,
+    LogArgument,
+    ModelColumn,
+    PromptColumn,
+    RewardColumn,
+    ScaleOption,
+    read_log,
+)
 from wiserouter.cli.output import (
     OUTCOME_COLUMNS,
     err,
@@ -22,22 +33,42 @@ from wiserouter.cli.output import (
     progress,
     table,
 )
+from wiserouter.cli.replayed_budgets import ReplayedBudget, replayed_budgets
+from wiserouter.cli.sparse_replay import check_dense_only, replay_sparse
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
-from wiserouter.evaluation.replay import Replay, ReplaySetup, dense_table, open_log, prepare, prepare_with, run
+from wiserouter.evaluation.replay import (
+    Replay,
+    ReplaySetup,
+    complete_queries,
+    open_log,
+    prepare,
+    prepare_with,
+    run,
+    table_of,
+)
 from wiserouter.evaluation.table import Table
+from wiserouter.learning.residuals.model_selection import MEANS
 from wiserouter.planning.policies import Offline
 from wiserouter.pricing.amounts import usd
+from wiserouter.pricing.prices import Price
 from wiserouter.router import WiseRouter
-from wiserouter.validation import check_amount
 
 
 def replay(
-    log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
+    log: LogArgument,
     budget: Annotated[list[float] | None, typer.Option(help="Budget in USD for all test queries; repeatable.")] = None,
     budget_per_query: Annotated[list[float] | None, typer.Option(help="Budget in USD per query; repeatable.")] = None,
     router: Annotated[Path | None, typer.Option(help="Replay the whole log with this artifact.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields; costs of token counts.")] = None,
+    prompt: PromptColumn = None,
+    model: ModelColumn = None,
+    effort: EffortColumn = None,
+    reward: RewardColumn = None,
+    cost: CostColumn = None,
+    scale: ScaleOption = None,
+    joined: Joined = None,
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     accounting: Annotated[str, typer.Option(help="actual, or paper: debit true or estimated costs.")] = "actual",
@@ -47,6 +78,10 @@ def replay(
     limit: Annotated[
         str, typer.Option(help="expected, or hard: the worst case is the model's most expensive call.")
     ] = "expected",
+    off_policy: Annotated[
+        bool,
+        typer.Option("--off-policy", help="Estimate from the calls of the log; always where no query has all models."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the split, the clusters and the draws.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Number of seeds, from --seed on.", min=1)] = 1,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the last run (png, svg, pdf).")] = None,
@@ -54,45 +89,60 @@ def replay(
 ) -> None:
     """Split a log 50:50, learn from one half, and route the other under a budget.
 
+    A dense log has the score and the cost of every model on every query.
     With a column `conversation`, the calls of one are replayed as one run: one
-    decision, the cost of all its calls, their mean score.
+    decision, the cost of all its calls, their mean score. Where queries have the
+    answers of some models only, the outcome of the plan is estimated from these.
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
     plot = plot and picture_file(plot)
-    budgets = _budget_options(budget, budget_per_query)
+    budgets = replayed_budgets(budget, budget_per_query)
     options = _ReplayOptions(
         _one_of("limit", limit, ("expected", "hard")),
         _one_of("accounting", accounting, ("actual", "paper")),
         estimator,
         budgets[0].amount_usd if len(budgets) == 1 and budgets[0].per_query else None,
     )
-    full, dropped = dense_table(open_log(log, names(models)))
-    if dropped:
-        err.print(f"left out {dropped} of {dropped + len(full.prompts)} queries without a score or a cost")
     loaded = WiseRouter.load(router) if router else None
+    source = read_log(
+        log,
+        models=names(models),
+        prompt=prompt,
+        model=model,
+        effort=effort,
+        reward=reward,
+        cost=cost,
+        scale=scale,
+        joined=joined,
+        prices=_prices(prices),
+        read=open_log,
+    )
+    found, title = table_of(source), Path(log).name
+    each_seed = range(seed, seed + seeds)
+    if off_policy or not found.complete.any():
+        check_dense_only(
+            limit=limit != "expected", accounting=accounting != "actual", estimator=estimator != MEANS, plot=bool(plot)
+        )
+        return replay_sparse(found, budgets, each_seed, loaded, encoder, contexts, title=title, as_json=as_json)
+    full, dropped = complete_queries(found)
+    if dropped:
+        err.print(f"left out {dropped} of {len(found.prompts)} queries without a score or a cost: try --off-policy")
     runs: list[list[Replay]] = [[] for _ in budgets]
     with progress(quiet=as_json) as bars:
-        for each in range(seed, seed + seeds):
+        for each in each_seed:
             setup = _prepare(full, loaded, each, encoder, contexts, options)
             bar = bars.add_task(f"routing, seed {each}", total=len(setup.test.prompts) * len(budgets))
             for done, one in zip(runs, _play(setup, budgets, options, partial(bars.advance, bar)), strict=True):
                 done.append(one)
                 if as_json:
                     print_json(one.as_dict())
-    if plot is not None:
-        from wiserouter.evaluation.plots import plot_outcomes
-
-        last = runs[-1][-1]
-        title = f"{log.name} under {usd(last.outcome.budget_usd)}"
-        plot_outcomes([last.outcome, *last.references], plot, title, setup.router.plan)
-    if not as_json:
-        _show(runs, log.name, plot)
+    return _finish(runs, setup, title, plot, as_json=as_json)
 
 
-class _BudgetOption(NamedTuple):
-    amount_usd: float
-    per_query: bool
+def _prices(file: Path | None) -> dict[str, Price]:
+    """Return the prices of a file by model; none without a file."""
+    return {one.name: one.price for one in read_models(file) if one.price is not None} if file else {}
 
 
 class _ReplayOptions(NamedTuple):
@@ -102,24 +152,12 @@ class _ReplayOptions(NamedTuple):
     rate_usd: float | None
 
 
-def _budget_options(totals: list[float] | None, per_query: list[float] | None) -> list[_BudgetOption]:
-    budgets = [_BudgetOption(amount, per_query=False) for amount in totals or ()]
-    budgets += [_BudgetOption(amount, per_query=True) for amount in per_query or ()]
-    if not budgets:
-        raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
-    for one in budgets:
-        check_amount("--budget-per-query" if one.per_query else "--budget", one.amount_usd)
-    if any(one.amount_usd == 0 for one in budgets):
-        raise InvalidInput("a budget to replay must be above 0, got 0: nothing can be bought with it", value=0)
-    return budgets
-
-
 def _play(
-    setup: ReplaySetup, budgets: list[_BudgetOption], options: _ReplayOptions, tick: Callable[[int], None]
+    setup: ReplaySetup, budgets: list[ReplayedBudget], options: _ReplayOptions, tick: Callable[[int], None]
 ) -> Iterator[Replay]:
     n = len(setup.test.prompts)
-    for amount_usd, per_query in budgets:
-        yield run(setup, Budget(amount_usd * n if per_query else amount_usd, n, limit=options.limit), tick)
+    for budget in budgets:
+        yield run(setup, Budget(budget.total_usd(n), n, limit=options.limit), tick)
 
 
 def _prepare(
@@ -142,6 +180,18 @@ def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise InvalidInput(f"--{name} must be one of {', '.join(choices)}, got {value!r}", value=value)
     return value
+
+
+def _finish(runs: list[list[Replay]], setup: ReplaySetup, title: str, plot: Path | None, *, as_json: bool) -> None:
+    """Save the picture of the last run, and print the tables."""
+    if plot is not None:
+        from wiserouter.evaluation.plots import plot_outcomes
+
+        last = runs[-1][-1]
+        heading = f"{title} under {usd(last.outcome.budget_usd)}"
+        plot_outcomes([last.outcome, *last.references], plot, heading, setup.router.plan)
+    if not as_json:
+        _show(runs, title, plot)
 
 
 def _show(runs: list[list[Replay]], title: str, plot: Path | None) -> None:

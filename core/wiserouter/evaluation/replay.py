@@ -6,10 +6,10 @@ training half, and a workload budget for the test half. The router is called as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,35 +52,41 @@ CONVERSATION = "conversation"
 """The column that says which run a call belongs to."""
 
 
-def open_log(path: str | Path, models: Sequence[str] | None = None) -> RoutingLog:
-    """Return a log to replay; where it has a column `conversation`, that is the id of its queries."""
-    log = RoutingLog.read(path, models=models)
+def open_log(path: str | Path, *, columns: LogColumns | None = None, **settings: Any) -> RoutingLog:
+    """Return a log to replay; where it has a column `conversation`, that is the id of its queries.
+
+    The parameters are those of `RoutingLog.read`.
+    """
+    log = RoutingLog.read(path, columns=columns, **settings)
     if CONVERSATION not in log.columns():
         return log
-    return RoutingLog.read(path, models=models, columns=LogColumns(query_id=CONVERSATION))
+    return RoutingLog.read(path, columns=replace(columns or LogColumns(), query_id=CONVERSATION), **settings)
 
 
-def dense_table(log: RoutingLog) -> tuple[Table, int]:
-    """Return the queries that have a score and a cost for every model, and the number of queries left out.
+def table_of(log: RoutingLog) -> Table:
+    """Return all queries of a log; NaN where a score or a cost is missing.
 
     The calls of a conversation are one query: a run, with the text of its first call, the cost of all calls and their
     mean score.
+    """
+    batch: LogBatch = log.totals() if log.layout.places.get("query_id") == (CONVERSATION,) else log.table()
+    return Table(batch.prompts, batch.reward, batch.cost_usd, log.models)
+
+
+def complete_queries(table: Table) -> tuple[Table, int]:
+    """Return the queries that have a score and a cost for every model, and the number of queries left out.
 
     Raises
     ------
     LogError
         If no query is complete.
     """
-    batch: LogBatch = log.totals() if log.layout.places.get("query_id") == (CONVERSATION,) else log.table()
-    if not batch.complete.any():
+    if not len(kept := np.flatnonzero(table.complete)):
         raise LogError(
-            "replay needs queries with a score and a cost of every model, got none: name fewer models, or say by a "
-            "column query_id which rows are of one query",
-            file=log.path,
+            "a dense table needs queries with a score and a cost of every model, got none: name fewer models, or say "
+            "by a column query_id which rows are of one query"
         )
-    kept = np.flatnonzero(batch.complete)
-    table = Table(batch.prompts, batch.reward, batch.cost_usd, log.models).rows(kept)
-    return table, len(batch.prompts) - len(kept)
+    return table.rows(kept), len(table.prompts) - len(kept)
 
 
 def prepare(
@@ -127,12 +133,17 @@ def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> ReplaySetup:
         If the router's models are not all in the table.
     """
     names = router.pool.names
-    missing = set(names) - set(table.models)
-    if missing:
-        raise InvalidInput(f"the log must hold every model of the router, got none of {', '.join(sorted(missing))}")
+    check_pool(router, table.models)
     columns = [table.models.index(name) for name in names]
     same = Table(table.prompts, table.reward[:, columns], table.cost_usd[:, columns], names)
     return _setup(router, same, same.cost_usd.max(axis=0), seed)
+
+
+def check_pool(router: WiseRouter, models: Collection[str]) -> None:
+    """Raise `InvalidInput` if a model of the router is not among those of a log."""
+    missing = set(router.pool.names) - set(models)
+    if missing:
+        raise InvalidInput(f"the log must hold every model of the router, got none of {', '.join(sorted(missing))}")
 
 
 def run(setup: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
@@ -183,11 +194,12 @@ def _setup(router: WiseRouter, test: Table, max_cost_usd: FloatArray, seed: int)
         residuals=router.residuals,
         seed=seed,
     )
-    embeddings = _embeddings(bounded, test.prompts)
+    embeddings = embeddings_of(bounded, test.prompts)
     return ReplaySetup(bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed)
 
 
-def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
+def embeddings_of(router: WiseRouter, prompts: list[str]) -> Embedding:
+    """Return the embeddings of prompts as far as the router reads them: of no dimension where it has one context."""
     if router.encoder is None or (router.contexts.n_contexts == 1 and router.residuals is None):
         return np.zeros((len(prompts), 0), dtype=np.float32)
     return router.encoder.encode_many(prompts)

@@ -173,6 +173,63 @@ def test_replay_prints_tables_and_saves_a_picture(log, tmp_path):
 
 
 @pytest.fixture
+def sparse(log, tmp_path):
+    table, drawn = make_table(1_200, np.random.default_rng(0)), np.random.default_rng(1).integers(4, size=1_200)
+    rows = range(1_200)
+    columns = {"prompt": table.prompts, "model": [table.models[k] for k in drawn]}
+    columns |= {"reward": table.reward[rows, drawn], "cost_usd": table.cost_usd[rows, drawn]}
+    pl.DataFrame(columns).write_parquet(tmp_path / "sparse.parquet")
+    return tmp_path / "sparse.parquet"
+
+
+def test_replay_of_a_sparse_log_estimates_the_outcome_from_its_calls(sparse, log, tmp_path):
+    options = ("--budget", 1.2, "--contexts", 2)
+    run = json.loads(wiserouter("replay", sparse, *options, "--json"))
+    assert (run["method"], run["queries"], run["budget_usd"], run["level"]) == ("wiserouter", 1_200, 1.2, 0.95)
+    assert run["reward"]["low"] < run["reward"]["mean"] < run["reward"]["high"]
+    assert run["cost_usd"]["worth"] > 100
+    assert set(run["naive"]) == {"always-cheapest", "always-best", "as-logged"}
+    printed = wiserouter("replay", sparse, *options, "--seeds", 2)
+    assert "always-best" in printed
+    assert "seed 1" in printed
+    artifact = tmp_path / "r.wise"
+    wiserouter("fit", log, "-o", artifact, "--contexts", 2)
+    assert json.loads(wiserouter("replay", sparse, *options, "--router", artifact, "--json"))["queries"] == 1_200
+    assert "naive" in json.loads(wiserouter("replay", log, *options, "--off-policy", "--json"))
+
+
+def test_replay_reads_the_logs_that_fit_reads(sparse, tmp_path):
+    tokens = pl.col("cost_usd") * 1e6
+    stars = pl.read_parquet(sparse).select(
+        "prompt", "model", (1 + 4 * pl.col("reward")).alias("stars"), tokens.round().cast(int).alias("prompt_tokens")
+    )
+    stars.with_columns(pl.lit(0).alias("completion_tokens")).write_parquet(tmp_path / "stars.parquet")
+    prices = {name: {"price": {"input": 1e-6, "output": 1e-6}} for name in TABLE.models}
+    (tmp_path / "prices.json").write_text(json.dumps(prices))
+    options = ("--reward", "stars", "--scale", "1..5", "--prices", tmp_path / "prices.json")
+    figures = [
+        json.loads(wiserouter("replay", file, "--budget", 1.2, "--contexts", 2, "--json", *more))
+        for file, more in ((sparse, ()), (tmp_path / "stars.parquet", options))
+    ]
+    for outcome in ("reward", "cost_usd"):
+        assert figures[1][outcome]["mean"] == pytest.approx(figures[0][outcome]["mean"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "option", [("--limit", "hard"), ("--accounting", "paper"), ("--estimator", "ridge"), ("--plot", "r.png")]
+)
+def test_replay_of_a_sparse_log_runs_nothing(shell, sparse, option):
+    failed = shell("replay", sparse, "--budget", 1.2, *option)
+    check_one_line(failed, f"{option[0]} needs queries with a score and a cost of every model")
+
+
+def test_replay_of_a_log_with_few_calls_says_what_it_lacks(shell, sparse, tmp_path):
+    pl.read_parquet(sparse).head(60).write_parquet(tmp_path / "few.parquet")
+    failed = shell("replay", tmp_path / "few.parquet", "--budget", 0.06, "--contexts", 1)
+    check_one_line(failed, "the log cannot estimate the reward of this target")
+
+
+@pytest.fixture
 def journal(log, tmp_path):
     wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--json")
     router = WiseRouter.load(tmp_path / "r.wise", seed=0)

@@ -9,8 +9,8 @@ from wiserouter.evaluation import reference_policies
 from wiserouter.evaluation.datasets.synthetic import KINDS, PRICES, make_table
 from wiserouter.evaluation.outcome import outcome_of
 from wiserouter.evaluation.plots import plot_outcomes, plot_plan
-from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, run
-from wiserouter.evaluation.table import random_halves
+from wiserouter.evaluation.replay import complete_queries, prepare, prepare_with, run, table_of
+from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.learning.estimates import Means
 
 TABLE = make_table(400, np.random.default_rng(0))
@@ -100,7 +100,7 @@ def test_a_fitted_router_replays_another_log(tmp_path):
     assert replay.outcome.queries == 400
     few = RoutingLog.from_arrays(TABLE.prompts, TABLE.reward[:, :2], TABLE.cost_usd[:, :2], ("nano", "mini"))
     with pytest.raises(InvalidInput, match="got none of coder, max"):
-        prepare_with(router, dense_table(few)[0], seed=0)
+        prepare_with(router, complete_queries(table_of(few))[0], seed=0)
 
 
 def test_one_query_cannot_be_learned_from_and_routed():
@@ -110,10 +110,10 @@ def test_one_query_cannot_be_learned_from_and_routed():
 
 def test_incomplete_queries_are_left_out_and_counted():
     reward = np.array([[0.5, np.nan], [0.5, 0.5]])
-    table, dropped = dense_table(RoutingLog.from_arrays(["a", "b"], reward, np.ones((2, 2)), ("m", "n")))
+    table, dropped = complete_queries(Table(["a", "b"], reward, np.ones((2, 2)), ("m", "n")))
     assert (table.prompts, dropped) == (["b"], 1)
     with pytest.raises(LogError, match="a score and a cost of every model, got none"):
-        dense_table(RoutingLog.from_arrays(["a"], reward[:1], np.ones((1, 2)), ("m", "n")))
+        complete_queries(Table(["a"], reward[:1], np.ones((1, 2)), ("m", "n")))
 
 
 def test_the_synthetic_workload_has_its_stated_rates_and_costs():

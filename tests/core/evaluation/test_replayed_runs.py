@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wiserouter.cli import app
-from wiserouter.evaluation.replay import dense_table, open_log
+from wiserouter.evaluation.replay import complete_queries, open_log, table_of
 
 LONG = {
     "conversation": ["a", "a", "a", "b", "b", "a"],
@@ -21,7 +21,7 @@ LONG = {
 
 def read(frame, path):
     pl.DataFrame(frame).write_parquet(path)
-    return dense_table(open_log(path))
+    return complete_queries(table_of(open_log(path)))
 
 
 def test_the_calls_of_a_run_are_one_query_at_their_total_cost(tmp_path):

@@ -103,17 +103,22 @@ def overlap_of(target: FloatArray, chance: FloatArray, models: tuple[str, ...]) 
 def check_overlap(overlap: Overlap, outcome: str, decisions: Decisions) -> None:
     """Refuse an overlap that is too thin; raises `ThinOverlap`."""
     if overlap.is_thin:
-        raise ThinOverlap(
-            outcome,
-            decisions=overlap.decisions,
-            effective=overlap.effective,
-            least_effective=LEAST_EFFECTIVE,
-            largest_weight=overlap.largest_weight,
-            never=overlap.never,
-            left_out=overlap.left_out,
-            where=overlap.where,
-            explored=int(decisions.explored.sum()),
-        )
+        raise refusal_of(overlap, outcome, explored=int(decisions.explored.sum()))
+
+
+def refusal_of(overlap: Overlap, outcome: str, explored: int = 0) -> ThinOverlap:
+    """Return the error of an overlap that is too thin."""
+    return ThinOverlap(
+        outcome,
+        decisions=overlap.decisions,
+        effective=overlap.effective,
+        least_effective=LEAST_EFFECTIVE,
+        largest_weight=overlap.largest_weight,
+        never=overlap.never,
+        left_out=overlap.left_out,
+        where=overlap.where,
+        explored=explored,
+    )
 
 
 def _ratio(target: FloatArray, chance: FloatArray) -> FloatArray:

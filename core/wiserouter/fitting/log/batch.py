@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wiserouter.types import Embedding, FloatArray, IntArray
 
@@ -35,11 +34,6 @@ class LogBatch:
     cost_usd: FloatArray
     ids: list[str] | None = None
     embeddings: Embedding | None = None
-
-    @property
-    def complete(self) -> NDArray[np.bool_]:
-        """True for rows with the score and the cost of every model; an array of shape (n,)."""
-        return np.asarray(~np.isnan(self.reward + self.cost_usd).any(axis=1))
 
 
 def merged(parts: Sequence[LogBatch]) -> LogBatch:
