@@ -80,7 +80,7 @@ def replay(
     ] = "expected",
     off_policy: Annotated[
         bool,
-        typer.Option("--off-policy", help="Estimate from the calls of the log; always where no query has all models."),
+        typer.Option("--off-policy", help="Judge the plan by the log's calls; by itself if most queries lack models."),
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the split, the clusters and the draws.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Number of seeds, from --seed on.", min=1)] = 1,
@@ -91,8 +91,8 @@ def replay(
 
     A dense log has the score and the cost of every model on every query.
     With a column `conversation`, the calls of one are replayed as one run: one
-    decision, the cost of all its calls, their mean score. Where queries have the
-    answers of some models only, the outcome of the plan is estimated from these.
+    decision, the cost of all its calls, their mean score. Where most queries have
+    the answers of some models only, the outcome of the plan is estimated from these.
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
@@ -118,13 +118,13 @@ def replay(
         prices=_prices(prices),
         read=open_log,
     )
-    found, title = table_of(source), Path(log).name
+    found = table_of(source)
     each_seed = range(seed, seed + seeds)
-    if off_policy or not found.complete.any():
+    if off_policy or found.complete.mean() < 0.5:
         check_dense_only(
             limit=limit != "expected", accounting=accounting != "actual", estimator=estimator != MEANS, plot=bool(plot)
         )
-        return replay_sparse(found, budgets, each_seed, loaded, encoder, contexts, title=title, as_json=as_json)
+        return replay_sparse(source, found, budgets, each_seed, loaded, encoder, contexts, as_json=as_json)
     full, dropped = complete_queries(found)
     if dropped:
         err.print(f"left out {dropped} of {len(found.prompts)} queries without a score or a cost: try --off-policy")
@@ -137,7 +137,7 @@ def replay(
                 done.append(one)
                 if as_json:
                     print_json(one.as_dict())
-    return _finish(runs, setup, title, plot, as_json=as_json)
+    return _finish(runs, setup, source.name, plot, as_json=as_json)
 
 
 def _prices(file: Path | None) -> dict[str, Price]:

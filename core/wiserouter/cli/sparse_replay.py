@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wiserouter.cli.output import out, print_json, progress, shares, table
+from wiserouter.cli.output import err, out, print_json, progress, shares, table
 from wiserouter.cli.replayed_budgets import ReplayedBudget
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.errors import ThinOverlap
@@ -19,45 +19,50 @@ from wiserouter.evaluation.sparse_replay import (
     queries_with_calls,
 )
 from wiserouter.evaluation.table import Table
+from wiserouter.fitting.log import RoutingLog
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 
 
 def replay_sparse(
-    full: Table,
+    source: RoutingLog,
+    found: Table,
     budgets: Sequence[ReplayedBudget],
     seeds: range,
     loaded: WiseRouter | None,
     encoder: str,
     n_contexts: int,
     *,
-    title: str,
     as_json: bool,
 ) -> None:
-    """Print the estimates of each budget and seed.
+    """Print the estimates of each budget and seed from the queries of a log.
 
     Raises
     ------
     ThinOverlap
         If the log shows too little of the plan at every budget.
     """
-    called = queries_with_calls(full)
-    runs: list[SparseReplay] = []
+    called = queries_with_calls(found, runs=source.layout.of_runs)
+    n, left_out = len(found.prompts), len(found.prompts) - len(called.prompts)
+    if left_out:
+        err.print(f"left out {left_out:,} of {n:,} queries: runs of several models, or without score and cost")
+    done: list[SparseReplay] = []
     with progress(quiet=as_json) as bars:
         for seed in bars.track(seeds, description="learning and estimating"):
             if loaded is None:
                 parts = judged_halves(called, seed=seed, encoder=encoder, n_contexts=n_contexts)
             else:
                 parts = [judged(loaded, called)]
-            runs += [estimate(parts, budget.total_usd(len(called.prompts)), seed) for budget in budgets]
-    results = [one for run in runs for one in run.targets[ROUTER].values()]
+            done += [estimate(parts, budget.total_usd(len(called.prompts)), seed) for budget in budgets]
+    results = [one for run in done for one in run.targets[ROUTER].values()]
     refusals = [one for one in results if isinstance(one, ThinOverlap)]
     if refusals and not any(isinstance(one, Estimated) for one in results):
         raise refusals[0]
-    if not (as_json or full.complete.any()):
-        out.print("No query has a score and a cost of every model: the plan is judged by the calls of the log.\n")
-    for run in runs:
-        print_json(run.as_dict()) if as_json else _show(run, title)
+    if not as_json:
+        complete = f"{int(found.complete.sum()):,} of {n:,} queries have a score and a cost of every model"
+        out.print(f"{complete}: the plan is judged by the calls of the log.\n", highlight=False)
+    for run in done:
+        print_json(run.as_dict()) if as_json else _show(run, source.name)
 
 
 def check_dense_only(**options: bool) -> None:

@@ -19,6 +19,7 @@ from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
 from wiserouter.evaluation.reference_policies import reference_outcomes
 from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.fitting.log import LogBatch, LogColumns, RoutingLog
+from wiserouter.fitting.log.layout import CONVERSATION
 from wiserouter.planning.policies import Policy
 from wiserouter.prompts.encoders import EncoderLike
 from wiserouter.router import WiseRouter
@@ -48,12 +49,8 @@ class ReplaySetup(NamedTuple):
     seed: int
 
 
-CONVERSATION = "conversation"
-"""The column that says which run a call belongs to."""
-
-
 def open_log(path: str | Path, *, columns: LogColumns | None = None, **settings: Any) -> RoutingLog:
-    """Return a log to replay; where it has a column `conversation`, that is the id of its queries.
+    """Return a log to replay; where it has a column `conversation`, that is the id of its queries: of runs.
 
     The parameters are those of `RoutingLog.read`.
     """
@@ -69,7 +66,7 @@ def table_of(log: RoutingLog) -> Table:
     The calls of a conversation are one query: a run, with the text of its first call, the cost of all calls and their
     mean score.
     """
-    batch: LogBatch = log.totals() if log.layout.places.get("query_id") == (CONVERSATION,) else log.table()
+    batch: LogBatch = log.totals() if log.layout.of_runs else log.table()
     return Table(batch.prompts, batch.reward, batch.cost_usd, log.models)
 
 

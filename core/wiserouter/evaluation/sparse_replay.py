@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput, LogError
 from wiserouter.evaluation.errors import ThinOverlap
@@ -107,18 +108,32 @@ class SparseReplay(NamedTuple):
         }
 
 
-def queries_with_calls(table: Table) -> Table:
+def queries_with_calls(table: Table, *, runs: bool = False) -> Table:
     """Return the queries of a table that have a call, which is one with a score or a cost.
+
+    Parameters
+    ----------
+    table : Table
+        The queries.
+    runs : bool, default False
+        Whether they are runs of several calls: one that several models served shows none of them, and is left out.
 
     Raises
     ------
     LogError
         If none has.
     """
-    kept = np.flatnonzero(~(np.isnan(table.reward) & np.isnan(table.cost_usd)).all(axis=1))
+    asked = _asked(table).sum(axis=1)
+    kept = np.flatnonzero(asked == 1 if runs else asked > 0)
     if not len(kept):
-        raise LogError("replay needs calls with a score or a cost, got none")
+        whole = " in runs that one model served" if runs else ""
+        raise LogError(f"replay needs calls with a score or a cost{whole}, got none")
     return table.rows(kept)
+
+
+def _asked(table: Table) -> NDArray[np.bool_]:
+    """Return True for each query and model with a score or a cost."""
+    return np.asarray(~(np.isnan(table.reward) & np.isnan(table.cost_usd)))
 
 
 def judged_halves(table: Table, *, seed: int, encoder: EncoderLike = "tfidf", n_contexts: int = 16) -> list[JudgedPlan]:
@@ -197,8 +212,8 @@ def _always(parts: Sequence[JudgedPlan], figure: Callable[[Plan], FloatArray]) -
 
 def _shares(part: JudgedPlan) -> FloatArray:
     """Return the share of each model among the calls of each query's context."""
-    called = ~(np.isnan(part.calls.reward) & np.isnan(part.calls.cost_usd))
-    share = _mean_by_context(called / np.maximum(called.sum(axis=1, keepdims=True), 1), part.context)
+    asked = _asked(part.calls)
+    share = _mean_by_context(asked / np.maximum(asked.sum(axis=1, keepdims=True), 1), part.context)
     shares: FloatArray = share / share.sum(axis=1, keepdims=True)
     return shares
 

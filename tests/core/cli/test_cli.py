@@ -223,6 +223,15 @@ def test_replay_of_a_sparse_log_runs_nothing(shell, sparse, option):
     check_one_line(failed, f"{option[0]} needs queries with a score and a cost of every model")
 
 
+def test_replay_routes_the_complete_queries_where_most_are(log, tmp_path):
+    rows, score = pl.read_parquet(log), f"score|{TABLE.models[0]}"
+    for n_complete, names in ((200, {"single-best"}), (100, {"as-logged"})):
+        seen = pl.when(pl.int_range(pl.len()) < n_complete).then(pl.col(score)).alias(score)
+        rows.with_columns(seen).write_parquet(tmp_path / "partly.parquet")
+        run = json.loads(wiserouter("replay", tmp_path / "partly.parquet", "--budget", 0.2, "--contexts", 1, "--json"))
+        assert names < set(run["naive"])
+
+
 def test_replay_of_a_log_with_few_calls_says_what_it_lacks(shell, sparse, tmp_path):
     pl.read_parquet(sparse).head(60).write_parquet(tmp_path / "few.parquet")
     failed = shell("replay", tmp_path / "few.parquet", "--budget", 0.06, "--contexts", 1)

@@ -75,3 +75,20 @@ def test_the_command_decides_once_per_run(tmp_path):
     run = json.loads(result.output)
     assert run["queries"] == run["served"] == 30
     assert run["naive"]["always-cheapest"]["spend_usd"] == pytest.approx(30 * 0.04)
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_a_call_without_a_conversation_is_a_run_of_its_own(tmp_path, missing):
+    ids = ["a", missing, "a", "b", missing, missing]
+    long = {
+        "conversation": ids,
+        "prompt": list("pqrstu"),
+        "model": ["small"] * 6,
+        "reward": [1.0] * 6,
+        "cost_usd": [0.1] * 6,
+    }
+    table, dropped = read(long, tmp_path / "log.parquet")
+    assert (table.prompts, dropped) == (list("pqstu"), 0)
+    assert table.cost_usd[:, 0].tolist() == pytest.approx([0.2, 0.1, 0.1, 0.1, 0.1])
+    wide = {"conversation": ids, "prompt": list("pqrstu"), "score|small": [1.0] * 6, "cost|small": [0.1] * 6}
+    assert read(wide, tmp_path / "wide.parquet")[0].prompts == list("pqstu")

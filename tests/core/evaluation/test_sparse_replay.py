@@ -89,6 +89,15 @@ def test_calls_without_scores_show_costs():
     assert run.as_dict()["cost_usd"]["worth"] > 100
 
 
+def test_a_run_of_several_models_shows_none_of_them():
+    scores = np.array([[1.0, NAN], [0.5, 0.5], [NAN, NAN]])
+    table = Table(["one", "both", "none"], scores, np.full((3, 2), NAN), ("m", "n"))
+    assert queries_with_calls(table).prompts == ["one", "both"]
+    assert queries_with_calls(table, runs=True).prompts == ["one"]
+    with pytest.raises(LogError, match="in runs that one model served, got none"):
+        queries_with_calls(table.rows(np.array([1])), runs=True)
+
+
 def test_what_cannot_be_replayed_is_refused():
     empty = np.full((2, 2), NAN)
     with pytest.raises(LogError, match="calls with a score or a cost, got none"):

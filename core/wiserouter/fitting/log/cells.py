@@ -115,6 +115,12 @@ class Cells:
         values: list[str] = self._sound(self.check_texts(column))
         return values
 
+    def run_ids(self, column: str) -> list[str]:
+        """Return a column of ids of runs; a call without one is a run of its own."""
+        values, too_long = self._texts(column)
+        known: list[str | None] = self._sound(Checked(values.to_list(), too_long))
+        return [one or f"\0row {row}" for one, row in zip(known, self.row_numbers.tolist(), strict=True)]
+
     def names(self, column: str) -> list[str]:
         """Return a column of names without the blanks around them; a missing or an empty one is an error."""
         values: list[str] = self._sound(self.check_names(column))
@@ -160,16 +166,20 @@ class Cells:
 
     def check_texts(self, column: str) -> Checked:
         """Return a column of text with the rules that it breaks."""
+        values, too_long = self._texts(column)
+        missing = self._fault(column, "text is missing", "fill it in or drop the row", values.is_null())
+        return Checked(values.to_list(), missing + too_long)
+
+    def _texts(self, column: str) -> tuple[pl.Series, list[Fault]]:
+        """Return a column of text, null where one is missing, and those that are too long."""
         import polars as pl
 
         cells = self.frame[column]
         if cells.dtype.is_nested() or cells.dtype in (pl.Binary, pl.Object):
             raise self._refusal(f"text is wanted, got {cells.dtype}: convert the column", column)
         values = cells.cast(pl.String)
-        missing = self._fault(column, "text is missing", "fill it in or drop the row", values.is_null())
         long = (values.str.len_bytes() > MAX_ROW_BYTES).fill_null(value=False)
-        too_long = self._fault(column, f"a text must have at most {MAX_ROW_BYTES:,} bytes", "shorten it", long)
-        return Checked(values.to_list(), missing + too_long)
+        return values, self._fault(column, f"a text must have at most {MAX_ROW_BYTES:,} bytes", "shorten it", long)
 
     def check_names(self, column: str) -> Checked:
         """Return a column of names with the rules that it breaks; a blank text is no name."""

@@ -28,6 +28,9 @@ _KNOWN = (
     "wide (prompt, and score|<model> with cost|<model> or <model> with <model>|total_cost per model) or "
     "long (prompt, model, cost_usd or token counts, reward where there are scores; query_id optional)"
 )
+CONVERSATION = "conversation"
+"""The column that says which run a call belongs to."""
+
 _WIDE = ("prompt", "query_id")
 _OPTIONS = {"prompt": "--prompt", "model": "--model", "cost_usd": "--cost"}
 
@@ -54,6 +57,11 @@ class Layout:
     def query_id(self) -> bool:
         """Whether the rows of one query share an id; in a wide log only where a column was given for it."""
         return "query_id" in self.places
+
+    @property
+    def of_runs(self) -> bool:
+        """Whether that id is the conversation of a call, which not every call has."""
+        return self.places.get("query_id") == (CONVERSATION,)
 
     @property
     def fields(self) -> tuple[str, ...]:

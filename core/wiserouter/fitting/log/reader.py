@@ -237,7 +237,7 @@ class RoutingLog:
         columns = [self.layout.columns[name] for name in self.models] if self.layout.name == "wide" else []
         for cells in self.cells(rows):
             if self.layout.name == "wide":
-                batch = wide_batch(cells, columns)
+                batch = wide_batch(cells, self.layout, columns)
             else:
                 batch = long_batch(cells, self.layout, self.models, self.prices)
             if batch.prompts:  # a long log's batch is empty where `models` keeps none of its rows

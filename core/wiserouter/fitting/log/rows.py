@@ -22,11 +22,11 @@ Prices = Mapping[str, Price]
 """USD per token, by the name of the model."""
 
 
-def wide_batch(cells: Cells, columns: Sequence[tuple[str, str]]) -> LogBatch:
+def wide_batch(cells: Cells, layout: Layout, columns: Sequence[tuple[str, str]]) -> LogBatch:
     """Return the batch of a wide frame, with the score and the cost column of each model."""
     named, embedded = (name in cells.frame.columns for name in ("query_id", EMBEDDING))
     reads: list[Callable[[], Any]] = [partial(cells.prompts, "prompt")]
-    reads += [partial(cells.texts, "query_id")] if named else []
+    reads += [partial(_ids(cells, layout), "query_id")] if named else []
     reads += [partial(cells.embeddings, EMBEDDING)] if embedded else []
     reads += [partial(cells.rewards, score) for score, _ in columns]
     reads += [partial(cells.costs, cost) for _, cost in columns]
@@ -42,7 +42,7 @@ def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Pric
     """Return the batch of a long frame; calls of other models are left out."""
     fields = layout.fields
     reads: dict[str, Callable[[], Any]] = {"prompt": partial(cells.prompts, "prompt")}
-    reads |= {name: partial(read, name) for name, read in _text_reads(cells).items() if name in fields}
+    reads |= {name: partial(read, name) for name, read in _text_reads(cells, layout).items() if name in fields}
     reads |= {name: partial(read, name) for name, read in _number_reads(cells).items() if name in fields}
     if EMBEDDING in cells.frame.columns:
         reads[EMBEDDING] = partial(cells.embeddings, EMBEDDING)
@@ -77,8 +77,12 @@ def costs_usd(read: Mapping[str, Any], prices: Prices) -> FloatArray:
     return np.where(np.isnan(cost), (tokens * price).sum(axis=1), cost)
 
 
-def _text_reads(cells: Cells) -> dict[str, Callable[[str], list[str]]]:
-    return {"model": cells.names, "query_id": cells.texts}
+def _text_reads(cells: Cells, layout: Layout) -> dict[str, Callable[[str], list[str]]]:
+    return {"model": cells.names, "query_id": _ids(cells, layout)}
+
+
+def _ids(cells: Cells, layout: Layout) -> Callable[[str], list[str]]:
+    return cells.run_ids if layout.of_runs else cells.texts
 
 
 def _number_reads(cells: Cells) -> dict[str, Callable[[str], FloatArray]]:
