@@ -5,6 +5,7 @@ import ssl
 import threading
 import time
 import uuid
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -280,6 +281,28 @@ def test_a_cluster_keeps_a_router_in_one_slot(make, nodes):
                 slots |= {(name, client.cluster("KEYSLOT", key.decode())) for key in found}
         assert len(keys) == 20
     assert len(slots) == len(names)
+
+
+def test_a_router_whose_slot_is_moved_waits_for_all_of_its_keys(make):
+    import redis
+
+    with cluster() as nodes, ExitStack() as stack:
+        engine = make(f"redis+cluster://127.0.0.1:{nodes[0].port}")
+        before = fill(engine)
+        clients = [stack.enter_context(redis.Redis(port=node.port)) for node in nodes]
+        slot = clients[0].cluster("KEYSLOT", engine._base)
+        clients.sort(key=lambda client: client.cluster("COUNTKEYSINSLOT", slot))
+        ids = [client.cluster("MYID").decode() for client in clients]
+        clients[0].cluster("SETSLOT", slot, "IMPORTING", ids[-1])
+        clients[-1].cluster("SETSLOT", slot, "MIGRATING", ids[0])
+        to = ("127.0.0.1", clients[0].get_connection_kwargs()["port"])
+        for key in sorted(clients[-1].cluster("GETKEYSINSLOT", slot, 1000), key=len):  # that of the schema is the first
+            with pytest.raises(StoreUnavailable, match="is moving its keys to another node: wait"):
+                engine.exchange([reserve("c", "v")], READ_ALL)
+            clients[-1].execute_command("MIGRATE", *to, key, 0, 5000)
+        for client in clients:
+            client.cluster("SETSLOT", slot, "NODE", ids[0])
+        assert engine.exchange([], READ_ALL).accounts == before.accounts
 
 
 def test_a_cluster_that_lacks_a_node(make):

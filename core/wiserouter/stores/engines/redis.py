@@ -94,6 +94,7 @@ class RedisEngine:
     ) -> None:
         self.store = without_password(url)
         self._base = _base(prefix, name)
+        self._absent = f"{self._base}:absent"  # a cluster runs nothing on a part of the keys while it moves them
         ttls_s = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
         self._bounds = {**ttls_s, "max_conversations": max_conversations}
         self._connect = _connector(url, timeout_s)
@@ -122,9 +123,9 @@ class RedisEngine:
         with self._errors():
             client: Any = self._connected()  # redis-py has no types for the results of scripts
             try:
-                reply: list[Any] = client.evalsha(_SHA, 1, self._base, body)
+                reply: list[Any] = client.evalsha(_SHA, 2, self._base, self._absent, body)
             except NoScriptError:  # the server is new or was restarted
-                reply = client.eval(_SCRIPT, 1, self._base, body)
+                reply = client.eval(_SCRIPT, 2, self._base, self._absent, body)
         if not self._asked_losses:
             self._asked_losses = True
             self._warn_of_losses(client)
@@ -208,6 +209,7 @@ _REMEDIES = {
     "ReadOnlyError": "it is a replica: name the server that takes writes",
     "MovedError": "it is a node of a cluster: begin the URL with redis+cluster:// or rediss+cluster://",
     "Cluster mode is not enabled": "it is a single server: begin the URL with redis:// or rediss://",
+    "TTL exhausted": "the cluster is moving its keys to another node: wait",
     "LoadingError": "it has just started, and reads its data: wait",
     "permission": "permit its user the commands of scripts, on all keys of the prefix",
     "user executing the script": "permit its user the commands of scripts, on all keys of the prefix",
