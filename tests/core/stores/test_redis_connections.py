@@ -145,6 +145,34 @@ def test_a_user_with_the_rights_of_the_docs_is_served(make):
         assert all(right in (Path(__file__).parents[3] / "docs" / "deploy.md").read_text() for right in rights)
 
 
+def test_a_user_of_a_cluster_needs_one_more_right(make):
+    rights, more = ("~{wiserouter:*", "+@all", "-@dangerous", "+info"), "+cluster|slots"
+    with cluster() as nodes:
+        for node in nodes:
+            node.ask("ACL", "SETUSER", "me", "on", ">secret", *rights)
+        url = f"redis+cluster://me:secret@127.0.0.1:{nodes[0].port}"
+        with pytest.raises(StoreUnavailable, match=r"'cluster' command .* in a cluster CLUSTER SLOTS") as refused:
+            make(url).exchange([])
+        assert refused.value.lasts
+        for node in nodes:
+            node.ask("ACL", "SETUSER", "me", more)
+        assert fill(make(url)).results[0] == 1
+    assert more in (Path(__file__).parents[3] / "docs" / "deploy.md").read_text()
+
+
+def test_a_password_that_a_cluster_does_not_accept_is_named(make, nodes):
+    with pytest.raises(StoreUnavailable, match="does not accept the user or password") as refused:
+        make(f"redis+cluster://me:secret@127.0.0.1:{nodes[0].port}").exchange([])
+    assert refused.value.lasts
+    assert "secret" not in str(refused.value)
+
+
+def test_a_single_server_is_no_cluster(make, server):
+    with pytest.raises(StoreUnavailable, match="is a single server: begin the URL with redis://") as refused:
+        make(f"redis+cluster://127.0.0.1:{server.port}").exchange([])
+    assert refused.value.lasts
+
+
 def test_a_node_of_a_cluster_is_named_as_one(make, nodes):
     engines = [make(nodes[0].url, f"router {i}") for i in range(20)]
     with pytest.raises(StoreUnavailable, match=r"begin the URL with redis\+cluster://"):

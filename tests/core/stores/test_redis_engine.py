@@ -84,6 +84,22 @@ def test_a_database_that_is_no_number_is_refused(scheme, place):
     assert "x@" not in str(caught.value)
 
 
+@pytest.mark.parametrize("place", ["host/3", "host?db=3"])
+def test_a_cluster_has_one_database(place):
+    with pytest.raises(InvalidInput, match=r"a cluster has database 0 only, got 3: .* add \?name="):
+        RedisEngine(f"redis+cluster://{place}")
+    RedisEngine("redis+cluster://host/0").close()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+def test_a_setting_that_redis_py_does_not_take_is_refused(scheme):
+    with pytest.raises(InvalidInput, match="a setting of a store must be known here or to redis-py, got 'refresh'"):
+        RedisEngine(f"{scheme}://host?refresh=1")
+    for known in ("health_check_interval=1", "client_name=me", "max_connections=5"):
+        RedisEngine(f"{scheme}://host?{known}").close()
+    RedisEngine("redis+cluster://host?require_full_coverage=true").close()
+
+
 def test_answers_are_never_decoded():
     with pytest.raises(InvalidInput, match="decode_responses"):
         RedisEngine("redis://127.0.0.1?decode_responses=yes")

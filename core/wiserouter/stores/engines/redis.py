@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
+from inspect import signature
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -32,6 +33,7 @@ from wiserouter.stores.engines.events import (
     Restore,
     Score,
 )
+from wiserouter.stores.engines.redis_answers import LASTING, OF_SCRIPT, REMEDIES, first_failure
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -157,7 +159,7 @@ class RedisEngine:
         except (RedisError, RedisClusterException, OSError) as error:
             if isinstance(error, ReadOnlyError) or "READONLY" in str(error):
                 self.close()  # another server has become the master: connect again
-            raise self._failure(error) from error
+            raise self._failure(first_failure(error)) from error
 
     def _failure(self, error: Exception) -> StoreError:
         from redis.exceptions import AuthenticationError, ResponseError
@@ -179,9 +181,9 @@ class RedisEngine:
         if isinstance(error, ResponseError):
             answers = "the server answers, and its log may say more"
         kind = type(error).__name__  # redis-py leaves the first word of some answers out
-        word = next((word for word in _REMEDIES if word in f"{kind} {said}"), "")
-        why = f"{_OF_SCRIPT.sub('', said).rstrip('.')}; {_REMEDIES.get(word, answers)}"
-        return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store, lasts=word in _LASTING)
+        word = next((word for word in REMEDIES if word in f"{kind} {said}"), "")
+        why = f"{OF_SCRIPT.sub('', said).rstrip('.')}; {REMEDIES.get(word, answers)}"
+        return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store, lasts=word in LASTING)
 
 
 def _eviction(client: Any) -> str:
@@ -199,28 +201,6 @@ def _old_snapshot(client: Any) -> str:
     if client.info("persistence").get("aof_enabled", 1) or not client.config_get("save").get("save"):
         return ""
     return "restarts from its last snapshot, and forgets what was spent since: set appendonly yes, or save to nothing"
-
-
-_OF_SCRIPT = re.compile(r"^Error running script \(call to \w+\): (@user_script: ?\d+: )*-?")
-
-_REMEDIES = {
-    "maxmemory": "its memory is full: raise maxmemory, or shorten decision_ttl_s",
-    "READONLY": "it is a replica: name the server that takes writes",
-    "ReadOnlyError": "it is a replica: name the server that takes writes",
-    "MovedError": "it is a node of a cluster: begin the URL with redis+cluster:// or rediss+cluster://",
-    "Cluster mode is not enabled": "it is a single server: begin the URL with redis:// or rediss://",
-    "TTL exhausted": "the cluster is moving its keys to another node: wait",
-    "LoadingError": "it has just started, and reads its data: wait",
-    "permission": "permit its user the commands of scripts, on all keys of the prefix",
-    "user executing the script": "permit its user the commands of scripts, on all keys of the prefix",
-    "MISCONF": "it cannot write to its disk: make room there, and see its log",
-    "max number of clients": "it has no connection left: raise its maxclients",
-    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
-}
-"""What to do, by a word of the server's answer or of its class in redis-py."""
-
-_LASTING = {"MovedError", "Cluster mode is not enabled", "permission", "user executing the script"}
-"""Those of these words after which waiting cannot help."""
 
 
 def without_password(url: str) -> str:
@@ -263,8 +243,7 @@ def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]
         "retry": Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,)),
         "retry_on_error": [redis.exceptions.ConnectionError],  # read by redis-py 5
     }
-    if client is redis.Redis:
-        _check_settings(plain, options)
+    _check_settings(plain, options, client)
     return lambda: client.from_url(plain, **options)
 
 
@@ -291,14 +270,20 @@ def _check_url(scheme: str, url: str) -> None:
             "to keep two budgets apart in one database, add ?name=",
             value=database,
         )
+    if scheme.endswith("+cluster") and (found := options.get("db")):
+        rule = f"a cluster has database 0 only, got {found}: to keep two budgets apart, add ?name="
+        raise InvalidInput(rule, value=found)
 
 
-def _check_settings(url: str, options: Mapping[str, Any]) -> None:
+def _check_settings(url: str, options: Mapping[str, Any], client: type) -> None:
     """Refuse a setting of a URL that redis-py does not take, before a thread meets it; nothing is contacted."""
     import redis
+    from redis.connection import parse_url
 
+    of_cluster = signature(redis.RedisCluster).parameters if client is redis.RedisCluster else ()
+    given = {**options, **parse_url(url)}  # type: ignore[no-untyped-call]
     try:
-        pool = redis.ConnectionPool.from_url(url, **options)
+        pool = redis.ConnectionPool(**{name: value for name, value in given.items() if name not in of_cluster})
         pool.connection_class(**pool.connection_kwargs)
     except (TypeError, AttributeError, ValueError, redis.exceptions.RedisError) as error:
         found = f"{error}".rpartition("unexpected keyword argument ")[2]
