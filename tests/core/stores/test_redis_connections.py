@@ -167,6 +167,12 @@ def test_a_password_that_a_cluster_does_not_accept_is_named(make, nodes):
     assert "secret" not in str(refused.value)
 
 
+def test_a_password_in_the_place_of_the_user_is_not_shown(make, server):
+    with pytest.raises(StoreUnavailable, match=r"does not accept .* or redis://:password@host") as refused:
+        make(f"redis://secret@127.0.0.1:{server.port}").exchange([])
+    assert "secret" not in str(refused.value)
+
+
 def test_a_single_server_is_no_cluster(make, server):
     with pytest.raises(StoreUnavailable, match="is a single server: begin the URL with redis://") as refused:
         make(f"redis+cluster://127.0.0.1:{server.port}").exchange([])

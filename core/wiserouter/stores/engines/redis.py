@@ -175,7 +175,8 @@ class RedisEngine:
                 what += f", which was deleted or evicted: set maxmemory-policy noeviction, {whole}"
             return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
         if isinstance(error, AuthenticationError):
-            why = f"does not accept the user or password: {said}"
+            form = "begin the URL with redis://user:password@host, or redis://:password@host"
+            why = f"does not accept the user or password: {said.rstrip('.')}; {form}"
             return StoreUnavailable(f"{self.store} {why}", store=self.store, lasts=True)
         answers = "check that a server answers there" + (" with TLS" if self.store.startswith("rediss") else "")
         if isinstance(error, ResponseError):
@@ -204,17 +205,17 @@ def _old_snapshot(client: Any) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its password and settings.
+    """Return a URL without its password and settings; a user without a password may be one that lacks its colon.
 
     Examples
     --------
-    >>> without_password("redis://me:secret@host:6379/0?ssl_password=secret")
-    'redis://me@host:6379/0'
+    >>> without_password("redis://me:secret@host:6379/0?ssl_password=secret"), without_password("redis://secret@host")
+    ('redis://me@host:6379/0', 'redis://host')
     """
     scheme, _, rest = url.partition("?")[0].partition("://")
-    login, at, place = rest.rpartition("@")
-    user = login.partition(":")[0]
-    return f"{scheme}://{user}{at if user else ''}{place}"
+    login, _, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{scheme}://{user}@{place}" if user and colon else f"{scheme}://{place}"
 
 
 def _base(prefix: str, name: str) -> str:
