@@ -14,7 +14,7 @@ import pytest
 from support.engines import READ_ALL, apply, charge, counters, fill, release, reserve
 from support.redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
 from wiserouter.errors import StoreDamaged, StoreUnavailable
-from wiserouter.stores.engines.events import Find
+from wiserouter.stores.engines.events import Find, Note
 
 pytest.importorskip("redis")
 
@@ -128,13 +128,27 @@ def test_a_server_that_answers_is_not_looked_for(make, monkeypatch, kind, said, 
         make("redis://127.0.0.1:1").exchange([])
 
 
-@pytest.mark.parametrize("rule", ["-evalsha", "-hgetall"])
-def test_a_user_without_the_commands_of_scripts_is_told_which_it_needs(make, rule):
+SENT = "evalsha del get hget hgetall hset persist pexpire sadd set smembers time zadd zcard zrange zrangebyscore zrem"
+
+
+@pytest.mark.parametrize("command", SENT.split())
+def test_a_user_without_a_command_of_scripts_is_told_so_at_once(make, server, command):
+    make(server.url).exchange([])  # the server has the script
+    rights = ("reset", "on", ">secret", "~*", "+@all", f"-{command}")
+    server.ask("ACL", "SETUSER", "me", *rights)
+    engine = make(f"redis://me:secret@127.0.0.1:{server.port}", "guarded")
+    with pytest.raises(StoreUnavailable, match="permit its user the commands of scripts") as refused:
+        engine.exchange([Note("name", "text")])
+    assert refused.value.lasts
+    assert server.ask("KEYS", "{wiserouter:guarded}*") == b"*0\r\n"
+
+
+def test_a_user_needs_no_other_command(make):
+    allowed = [f"+{command}" for command in ("eval", "info", "select", *SENT.split())]
+    assert all(right in (Path(__file__).parents[3] / "docs" / "deploy.md").read_text() for right in allowed)
     with serving() as server:
-        server.ask("ACL", "SETUSER", "me", "on", ">secret", "~*", "+@all", rule)
-        engine = make(f"redis://me:secret@127.0.0.1:{server.port}")
-        with pytest.raises(StoreUnavailable, match="permit its user the commands of scripts"):
-            engine.exchange([], READ_ALL._replace(scopes=["s"]))
+        server.ask("ACL", "SETUSER", "me", "on", ">secret", "~{wiserouter:*", *allowed)
+        fill(make(f"redis://me:secret@127.0.0.1:{server.port}"))
 
 
 def test_a_user_with_the_rights_of_the_docs_is_served(make):

@@ -1,6 +1,7 @@
--- One exchange of the Redis engine. KEYS[1] holds the schema version, and all other keys begin with its name; ARGV[1]
--- is the request in JSON. Everything is read and computed before anything is written, so that data that cannot be read
--- leaves the state unchanged. Numbers are stored and returned with 17 digits, so that doubles are exact.
+-- One exchange of the Redis engine. KEYS[1] holds the schema version, and all other keys begin with its name; KEYS[2]
+-- never exists; ARGV[1] is the request in JSON. Everything is read and computed before anything is written, so that
+-- data that cannot be read leaves the state unchanged. Numbers are stored and returned with 17 digits, so that doubles
+-- are exact.
 --
 --   :account:SCOPE   generation, terms, windows (the latest of each budget), restored (the token by which it was opened or
 --                    restored); the latest view that it was restored from: restored_s, restored_usd, restored_view;
@@ -985,10 +986,21 @@ local function read_each(names, read)
   return found
 end
 
+-- Use each right once, on a key that does not exist: one that is missing would end a later exchange halfway. SET is the
+-- first, since a server that is full refuses it.
+local function check_rights(key)
+  for _, command in ipairs({
+    {'SET', key, '', 'XX'}, {'DEL', key}, {'HSET', key, '', ''}, {'DEL', key}, {'SADD', key, ''}, {'DEL', key},
+    {'PERSIST', key}, {'PEXPIRE', key, 1}, {'ZADD', key, 'XX', 0, ''}, {'ZREM', key, ''}, {'HGET', key, ''},
+    {'HGETALL', key}, {'SMEMBERS', key}, {'ZCARD', key}, {'ZRANGE', key, 0, 0}, {'ZRANGEBYSCORE', key, 0, 0},
+  }) do redis.call(unpack(command)) end
+end
+
 local schema = redis.call('GET', BASE)
 local version = schema and number(schema, BASE) or 0
 if version > SCHEMA then error('NEWER ' .. schema .. ';', 0) end
 if version < SCHEMA and #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
+if request.is_first and #request.events > 0 then check_rights(KEYS[2]) end
 tidying = true
 end_overdue()
 tidying = false

@@ -106,7 +106,8 @@ class RedisEngine:
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
         """Apply the events in order, all in one transaction, and read; `timeout_s` alone limits the time."""
-        request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._bounds}
+        asked = {**reading._asdict(), **self._bounds, "is_first": not self._asked_losses}
+        request = {"events": [_plain(event) for event in events], **asked}
         body = _to_json(request)
         return _reply(events, self._run(body.encode("utf-8", "surrogatepass")))
 
