@@ -5,7 +5,7 @@ import ssl
 import threading
 import time
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -82,6 +82,17 @@ def test_a_server_that_restarts_from_a_snapshot_is_named_once(make, caplog, appe
     assert ["set appendonly yes" in one.message for one in caplog.records] == [True] * warns
 
 
+def test_a_node_of_a_cluster_that_has_the_slot_is_named_once(make, nodes, caplog):
+    for node in nodes:
+        engine = make(node.url, "slots")
+        for _ in range(3):
+            with suppress(StoreUnavailable):
+                engine.exchange([])
+    make(f"redis+cluster://127.0.0.1:{nodes[0].port}", "slots").exchange([])
+    assert ["is a node of a cluster" in one.message for one in caplog.records] == [True]
+    assert "begin the URL with redis+cluster://" in caplog.text
+
+
 def test_a_user_without_the_command_that_names_the_policy_is_served(make, caplog):
     with serving("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as server:
         server.ask("ACL", "SETUSER", "me", "on", ">secret", "~*", "+@all", "-info")
@@ -114,6 +125,9 @@ def test_a_replica_is_named_as_one_where_the_answer_lacks_its_first_word(make, m
     [
         ("ResponseError", "MISCONF Errors writing to the AOF file: No space left on device", "make room there"),
         ("ConnectionError", "max number of clients reached", "raise its maxclients"),
+        ("ResponseError", "unknown command `EVALSHA`, with args beginning with: ", "as a Sentinel does not: name the"),
+        ("ConnectionError", "Connection closed by server.", "see its log, and its protected-mode"),
+        ("ConnectionError", "Too many connections", "raise max_connections in the URL, or leave it out"),
         ("ResponseError", "BUSY Redis is busy running a script.", "the server answers, and its log may say more"),
     ],
 )

@@ -136,7 +136,7 @@ class RedisEngine:
 
     def _warn_of_losses(self, client: Any) -> None:
         """Log how the server may lose the amounts spent; one that does not say is trusted."""
-        for loss_of in (_eviction, _old_snapshot):
+        for loss_of in (_eviction, _old_snapshot, _other_slot):
             try:
                 loss = loss_of(client)
             except Exception as error:  # the exchange has been applied: whatever the server answers, it holds
@@ -203,6 +203,16 @@ def _old_snapshot(client: Any) -> str:
     if client.info("persistence").get("aof_enabled", 1) or not client.config_get("save").get("save"):
         return ""
     return "restarts from its last snapshot, and forgets what was spent since: set appendonly yes, or save to nothing"
+
+
+def _other_slot(client: Any) -> str:
+    """Return that a node of a cluster serves a router only while it has its slot, and what to do; "" for others."""
+    from redis import RedisCluster
+
+    if isinstance(client, RedisCluster) or not client.info("cluster").get("cluster_enabled"):
+        return ""
+    remedy = REMEDIES["MovedError"].rpartition(": ")[2]
+    return f"is a node of a cluster, and refuses this router once another node has its slot: {remedy}"
 
 
 def without_password(url: str) -> str:

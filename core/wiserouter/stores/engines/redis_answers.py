@@ -19,12 +19,15 @@ REMEDIES = {
     "permission": _PERMIT,
     "user executing the script": _PERMIT,
     "MISCONF": "it cannot write to its disk: make room there, and see its log",
+    "unknown command": "it runs no scripts, as a Sentinel does not: name the server of the data",
+    "Connection closed by server": "it closes connections: see its log, and its protected-mode",
+    "Too many connections": "raise max_connections in the URL, or leave it out",
     "max number of clients": "it has no connection left: raise its maxclients",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
 }
 """What to do, by a word of the server's answer or of its class in redis-py."""
 
-LASTING = {"MovedError", "cluster support disabled", "permission", "user executing the script"}
+LASTING = {"MovedError", "cluster support disabled", "permission", "user executing the script", "unknown command"}
 """Those of these words after which waiting cannot help."""
 
 
