@@ -11,7 +11,7 @@ from litellm.constants import DEFAULT_CHAT_COMPLETION_PARAM_VALUES
 from litellm.exceptions import BadRequestError
 
 from wiserouter import Decision
-from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.errors import BudgetExhausted, InfeasibleBudget, InvalidInput, StoreUnavailable
 from wiserouter.integration import CallRequest, batch_decisions
 from wiserouter_litellm.batches.batch_lines import BatchLine
 from wiserouter_litellm.batches.batch_prices import batch_factor
@@ -167,9 +167,14 @@ def _decisions(group: Group, lines: Sequence[BoundedLine], scope: str, factors: 
                 allocation = router.allocate(texts, max(snapshot.room_usd, 0.0), **terms, hard=True)
             except InfeasibleBudget as error:
                 refused = snapshot.account.exhausted(error.floor_usd * len(lines))
-                raise BudgetRefused(group.name, refused, scope) from error
+                raise _refusal(group, refused, scope) from error
     decisions = batch_decisions(allocation, share_usd, scope, router.now())
     return [_holding(one, line, hard=snapshot.hard) for one, line in zip(decisions, lines, strict=True)]
+
+
+def _refusal(group: Group, error: BudgetExhausted | StoreUnavailable, scope: str) -> Exception:
+    """Return the error of a batch that the budget, or a store that is away, does not admit."""
+    return error if isinstance(error, StoreUnavailable) else BudgetRefused(group.name, error, scope)
 
 
 def _holding(decision: Decision, line: BoundedLine, *, hard: bool) -> Decision:

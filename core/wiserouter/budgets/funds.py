@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from wiserouter.errors import BudgetError, BudgetExhausted
+from wiserouter.errors import BudgetError, BudgetExhausted, StoreUnavailable
 
 
 class Funds(NamedTuple):
@@ -54,8 +54,8 @@ class RefusingAccount(Protocol):
         """Return the largest worst case that would fit if the calls in flight cost nothing."""
         ...
 
-    def exhausted(self, needed_usd: float) -> BudgetExhausted:
-        """Return the error that says how much is spent, reserved, left and needed."""
+    def exhausted(self, needed_usd: float) -> BudgetExhausted | StoreUnavailable:
+        """Return the error that says how much is spent, reserved, left and needed, or that the store is away."""
         ...
 
 

@@ -184,6 +184,27 @@ def test_a_closed_store_refuses_while_the_line_is_cut_and_loses_no_charge(server
 
 
 @NEEDS_REDIS
+@pytest.mark.parametrize(("amount_usd", "error"), [(10.0, StoreUnavailable), (1.25, BudgetExhausted)])
+def test_a_rest_of_a_lease_that_covers_no_call_is_no_end_of_the_budget(server, amount_usd, error):
+    with line_to(server.port) as line:
+        url = f"redis://127.0.0.1:{line.port}/0?lease_share=0.3&timeout_s=0.3&refresh_s=0.2"
+        router = WiseRouter([Model("small", Price(0.0, 1e-3), max_cost_usd=1.0)], store=url, watch=None)
+        router.start(Budget(amount_usd, 1_000, limit="hard"))
+        router.charge(router.decide(context=0), 0.5)
+        router._store.refresh()
+        line.cut()
+        wait_until(lambda: not router.health().reachable, "the outage is not noticed", 10.0)
+        decided = 0
+        with pytest.raises(error):
+            for _ in range(10):
+                router.decide(context=0)
+                decided += 1
+        assert decided == (2 if amount_usd == 10.0 else 0)
+        line.mend()
+        router.close()
+
+
+@NEEDS_REDIS
 def test_a_local_store_decides_on_its_lease_for_five_seconds(server, opened):
     with line_to(server.port) as line:
         url = f"redis://127.0.0.1:{line.port}/0?on_store_error=local&local_share=0.2&timeout_s=0.3&refresh_s=0.2"

@@ -7,9 +7,51 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from wiserouter.budgets.funds import RefusingAccount
+from wiserouter.budgets.ledger import INFINITE
+from wiserouter.budgets.nested import Account
+from wiserouter.errors import BudgetError, BudgetExhausted, StoreUnavailable
 from wiserouter.stores.engines.events import Lease, Reserve
 from wiserouter.stores.ids import WorkerIdentity
 from wiserouter.stores.shared.exchange import PendingEvent
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedAccount:
+    """An account while the engine does not answer: what a lease does not cover, the budget may.
+
+    Attributes
+    ----------
+    account : RefusingAccount
+        The account, with the caps of a run.
+    leased : Account
+        The account without them; its first ledger has the amount left of the lease.
+    unavailable : StoreUnavailable
+        The error where only the lease does not cover a call.
+    """
+
+    account: RefusingAccount
+    leased: Account
+    unavailable: StoreUnavailable
+
+    @property
+    def epoch_s(self) -> float:
+        """The start of the window of the account."""
+        return self.account.epoch_s
+
+    def refusal(self, needed_usd: float) -> BudgetError | None:
+        """Return the error for a used-up horizon or amount; None where the cheapest model continues."""
+        return self.account.refusal(needed_usd)
+
+    def reachable_usd(self) -> float:
+        """Return the room as it would be if the calls in flight cost nothing; a lease regains nothing from them."""
+        return self.account.reachable_usd()
+
+    def exhausted(self, needed_usd: float) -> BudgetExhausted | StoreUnavailable:
+        """Return the error of the budget that is used up; else of the engine, which might grant the call."""
+        refused, lease_usd = self.account.exhausted(needed_usd), self.leased.each[0].lease_usd or 0.0
+        left_usd = min([ledger.left_usd for ledger in self.leased.each if ledger.hard], default=INFINITE)
+        return self.unavailable if lease_usd < needed_usd <= left_usd + lease_usd else refused
 
 
 @dataclass(slots=True)

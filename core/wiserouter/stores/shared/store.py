@@ -41,7 +41,7 @@ from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared import account_changes, claims, conversations, steps
 from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
-from wiserouter.stores.shared.leases import Leases
+from wiserouter.stores.shared.leases import LeasedAccount, Leases
 from wiserouter.stores.shared.losses import name_of_opening
 from wiserouter.stores.shared.order_sync import OrderSync
 from wiserouter.stores.shared.replica import AccountView, first_windows
@@ -202,7 +202,11 @@ class SharedStore:
             chain = worker.present_chain(scope)
             if chain.pauses:
                 check_runs(chain.pauses, worker.now())
-            return capped_snapshot(chain.account, ledgers) if caps else chain.account.snapshot()
+            seen = capped_snapshot(chain.account, ledgers) if caps else chain.account.snapshot()
+            if chain.account.each[0].lease_usd is None:
+                return seen
+            unavailable = worker.client.unavailable("the lease does not cover the call")
+            return seen._replace(account=LeasedAccount(seen.account, chain.account, unavailable))
 
     def payers(self, scope: str) -> tuple[str, ...]:
         """Return the scope of each budget that pays for a scope, in the order of its ledgers."""
