@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event, RLock, Thread
+from threading import Event, RLock, Thread, current_thread
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.parallel.forks import call_before_multiprocessing_ends, held_at_fork, import_between_forks
@@ -248,7 +248,8 @@ def _those_waiting(waiting: SimpleQueue[Line | Event | None]) -> Iterator[Line |
 
 def _end(waiting: SimpleQueue[Line | Event | None], thread: Thread) -> None:
     waiting.put(None)
-    thread.join(timeout=5.0)
+    if thread is not current_thread():  # in which a journal may be collected, too
+        thread.join(timeout=5.0)
 
 
 def aged(path: Path, age: int) -> Path:

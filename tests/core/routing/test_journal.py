@@ -329,6 +329,16 @@ def test_a_line_that_cannot_be_made_costs_no_other(path, caplog):
     assert "cannot be written" in caplog.text
 
 
+def test_a_journal_that_ends_in_its_own_thread_loses_nothing(path):
+    journal, writers = Journal(path), []
+    journal.note(lambda: writers.append(threading.current_thread()) or {"event": "first"})
+    assert journal.flush()
+    journal.note(lambda: journal.close() or {"event": "last"})  # as where the thread collects it
+    writers[0].join(10.0)
+    assert [event["event"] for event in JournalReader(path)] == ["first", "last"]
+    assert (journal.dropped, writers[0].is_alive()) == (0, False)
+
+
 def disk_with(room):
     """Return `os.write` as a journal meets it on a disk with room for so many bytes."""
     write = os.write
