@@ -331,4 +331,5 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: Thread) -> None:
     if loop.is_closed():
         return
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(timeout=5.0)
+    if thread.ident != get_ident():  # in which a judge may be collected, too
+        thread.join(timeout=5.0)

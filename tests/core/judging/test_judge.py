@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -393,6 +394,23 @@ def test_calls_that_people_score_are_judged_too():
     assert (figures.judged, figures.pairs, figures.agreement) == (2, 2, 0.75)
     assert (router.estimates.labels.sum(), router.estimates.reward.sum()) == (3.0, 3.0)
     judge.close()
+
+
+def test_it_may_end_in_its_own_thread():
+    router, ended = started(), []
+
+    async def ask(prompt, answer):
+        judge._stops()  # as where the thread collects it
+        ended.append(threading.current_thread())
+        return 1.0
+
+    judge = router.judge_with(ask, share=1.0)
+    served(router, judge, 1)
+    deadline = time.monotonic() + 10.0
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ended[0].join(10.0)
+    assert not ended[0].is_alive()
 
 
 def test_it_runs_on_the_callers_event_loop_and_stops_cleanly():
