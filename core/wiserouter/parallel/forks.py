@@ -88,13 +88,32 @@ def import_between_forks(*names: str) -> None:
                 import_module(name)
 
 
-def call_at_end(step: Callable[..., object], *args: object) -> None:
-    """Call a function when this process ends, also one that `multiprocessing` has forked, which ends without `atexit`.
+_ending = held_at_fork(threading.RLock(), innermost=True)
+_closed_at_end: weakref.WeakKeyDictionary[_Closable, None] = weakref.WeakKeyDictionary()
+_ends_of: list[int] = []  # the process that closes them at its end
 
-    One that is killed, or ends by `os._exit`, calls nothing.
+
+def close_at_end(one: _Closable) -> None:
+    """Close an object when this process ends, the latest first; one that is gone by then leaves nothing behind.
+
+    Also at the end of a process that `multiprocessing` has forked, which ends without `atexit`: it closes what it has
+    named itself. One that is killed, or ends by `os._exit`, closes nothing.
     """
-    atexit.register(step, *args)
-    call_before_multiprocessing_ends(step, *args)
+    with _ending:
+        if _ends_of != [os.getpid()]:
+            _ends_of[:] = [os.getpid()]
+            _closed_at_end.clear()
+            atexit.register(_close_each)
+            call_before_multiprocessing_ends(_close_each)
+        _closed_at_end[one] = None
+
+
+def _close_each() -> None:
+    with _ending:
+        named = list(_closed_at_end)
+    with ExitStack() as last_first:  # goes on after an error
+        for one in named:
+            last_first.callback(one.close)
 
 
 def call_before_multiprocessing_ends(step: Callable[..., object], *args: object) -> None:

@@ -75,3 +75,42 @@ if __name__ == "__main__":
     assert len(open(path).readlines()) == 12
 """)
     run_file(tmp_path / "program.py")
+
+
+@pytest.mark.parametrize("how", ["alone", "by multiprocessing"])
+def test_stores_that_are_gone_leave_nothing_to_do_at_the_end_of_their_process(tmp_path, how):
+    run(f"""
+import atexit, multiprocessing, multiprocessing.util
+
+def works():
+    for _ in range(5):
+        router = routed("sqlite:///{tmp_path}/budget.db")
+        router.charge(router.decide("hello"), 0.001)
+        router.close()
+        del router
+        gc.collect()
+    assert atexit._ncallbacks() <= before + 1, atexit._ncallbacks()
+    assert len(multiprocessing.util._finalizer_registry) <= 1, multiprocessing.util._finalizer_registry
+
+before = atexit._ncallbacks() + 1  # that of weakref.finalize
+if "{how}" == "alone":
+    works()
+else:
+    child = multiprocessing.get_context("fork").Process(target=works)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+""")
+
+
+def test_stores_that_are_left_open_send_what_they_have_at_the_end_of_their_process(tmp_path):
+    run(f"""
+stores = [routed("sqlite:///{tmp_path}/%s.db?lease_share=0.1&flush_s=5" % name) for name in "ab"]
+for router in stores:
+    router.charge(router.decide("hello"), 0.001)
+""")
+    run(f"""
+for name in "ab":
+    (account,) = routed("sqlite:///{tmp_path}/%s.db" % name).account().each
+    assert (round(account.spent_usd, 9), account.leased_usd) == (0.001, 0.0), account
+""")

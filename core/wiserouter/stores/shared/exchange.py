@@ -19,7 +19,7 @@ from threading import RLock, Thread
 from typing import Protocol, cast
 
 from wiserouter.errors import StoreError, StoreUnavailable
-from wiserouter.parallel.forks import call_at_end, held_at_fork
+from wiserouter.parallel.forks import close_at_end, held_at_fork
 from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engines.acknowledgements import Acknowledge, acknowledged_s
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
@@ -372,7 +372,8 @@ class EngineClient:
             self._take_over()
         self._sender, self._wake = WorkerIdentity(), Signal()  # that of a parent may be in use by its thread
         Thread(target=_run, args=(weakref.ref(self), self._wake), name="wiserouter-store", daemon=True).start()
-        call_at_end(_close, self._participant)
+        if (participant := self._participant()) is not None:
+            close_at_end(participant)
 
 
 def _encoded(pending: PendingEvent) -> Event:
@@ -391,9 +392,3 @@ def _run(client: weakref.ref[EngineClient], wake: Signal) -> None:
             return
         sleep_s = alive.send_due()
         del alive
-
-
-def _close(participant: weakref.ref[ExchangeParticipant]) -> None:
-    alive = participant()
-    if alive is not None:
-        alive.close()
