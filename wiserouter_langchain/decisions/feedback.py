@@ -92,7 +92,7 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         is_loop = parent_run_id is None and type(error).__name__ in LOOP_ERRORS
         if not is_loop or not {"all", "loop_exhausted"} & set(rules):
             return
-        for each in self.decisions.get(run_id, ()):
+        for each in self._of_root(run_id):
             score = partial(self._fail, each)
             try:
                 asyncio.get_running_loop().run_in_executor(None, score)  # the store may have to be waited for
@@ -134,21 +134,23 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         UnknownDecision
             If it reached none.
         """
-        ids = self._of_root(str(root_run_id)) or [str(root_run_id)]
+        ids = self._of_root(root_run_id) or [str(root_run_id)]
         reached = 0
-        for each in dict.fromkeys(ids):
+        for each in ids:
             with suppress(UnknownDecision):
                 reached += self._router.feedback(each, score, key=key, comment=comment)
         if not reached:
             raise UnknownDecision(str(root_run_id), "pass the id of a root run that this handler has seen")
         return reached
 
-    def _of_root(self, root_run_id: str) -> list[str]:
+    def _of_root(self, root_run_id: UUID | str) -> list[str]:
         """Return the decisions of a root run; none where the id is not one that LangChain gives to runs."""
         try:
-            return self.decisions.get(UUID(root_run_id), [])
+            root = UUID(str(root_run_id))
         except ValueError:
             return []
+        with self._lock:
+            return list(dict.fromkeys(self._decisions.get(root, ())))
 
     def root_of(self, run_id: UUID, parent: UUID | None = None) -> UUID:
         """Record a run, and return the root run above it; without `parent`, that of a run recorded before."""

@@ -1,0 +1,41 @@
+"""Many runs, and runs of many calls: what is kept is bounded, and takes no longer to look up."""
+
+from time import perf_counter
+from uuid import uuid4
+
+from wiserouter_langchain import WiseFeedbackHandler
+from wiserouter_langchain.decisions.routed_call import RECORD
+
+
+class FindsAll:
+    """A router that finds every decision."""
+
+    def feedback(self, target, score, **_):
+        return 1
+
+    def note_run(self, decision_id, run_id):
+        pass
+
+
+def noted(handler, run, decision_id):
+    handler.on_chat_model_start({}, [], run_id=uuid4(), parent_run_id=run, metadata={RECORD: {"decision_id": decision_id}})
+
+
+def fastest(step):
+    """Return the least time of ten calls, in seconds."""
+    times = []
+    for _ in range(10):
+        start = perf_counter()
+        step()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def test_feedback_on_a_run_takes_no_longer_where_many_others_are_known():
+    def seconds(n):
+        handler, runs = WiseFeedbackHandler(FindsAll()), [uuid4() for _ in range(n)]
+        for run in runs:
+            noted(handler, run, str(run))
+        return fastest(lambda: handler.feedback(runs[0], 1.0))
+
+    assert seconds(10_000) < 20 * seconds(10)
