@@ -55,7 +55,7 @@ class WiseFeedbackHandler(BaseCallbackHandler):
     router : RunnableWiseRouter
         The router that makes the decisions.
     max_runs : int, default 10,000
-        Runs kept; the oldest are dropped first.
+        Runs kept, and decisions of one run; the oldest are dropped first.
     """
 
     run_inline = True  # no thread hop per event on the asynchronous path
@@ -63,14 +63,14 @@ class WiseFeedbackHandler(BaseCallbackHandler):
     def __init__(self, router: TakesFeedback, max_runs: int = 10_000) -> None:
         self._router, self._max_runs = router, max_runs
         self._roots: OrderedDict[UUID, UUID] = OrderedDict()
-        self._decisions: OrderedDict[UUID, list[str]] = OrderedDict()
+        self._decisions: OrderedDict[UUID, OrderedDict[str, None]] = OrderedDict()
         self._lock = Lock()
 
     @property
     def decisions(self) -> dict[UUID, list[str]]:
         """Decision ids by root run; all calls of an agent's run have one."""
         with self._lock:
-            return {root: list(dict.fromkeys(ids)) for root, ids in self._decisions.items()}
+            return {root: list(ids) for root, ids in self._decisions.items()}
 
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
@@ -118,7 +118,9 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         record = (metadata or {}).get(RECORD)
         if record:
             with self._lock:
-                self._decisions.setdefault(root, []).append(record.get("run_id") or record["decision_id"])
+                ids = self._decisions.setdefault(root, OrderedDict())
+                ids[record.get("run_id") or record["decision_id"]] = None
+                _trim(ids, self._max_runs)
                 _trim(self._decisions, self._max_runs)
             self._router.note_run(record["decision_id"], root)
 
@@ -150,7 +152,7 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         except ValueError:
             return []
         with self._lock:
-            return list(dict.fromkeys(self._decisions.get(root, ())))
+            return list(self._decisions.get(root, ()))
 
     def root_of(self, run_id: UUID, parent: UUID | None = None) -> UUID:
         """Record a run, and return the root run above it; without `parent`, that of a run recorded before."""
@@ -220,6 +222,6 @@ def pull_langsmith(
     return reached
 
 
-def _trim(by_run: OrderedDict[UUID, Any], max_runs: int) -> None:
-    while len(by_run) > max_runs:
-        by_run.popitem(last=False)
+def _trim(kept: OrderedDict[Any, Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)

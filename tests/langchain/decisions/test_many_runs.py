@@ -39,3 +39,11 @@ def test_feedback_on_a_run_takes_no_longer_where_many_others_are_known():
         return fastest(lambda: handler.feedback(runs[0], 1.0))
 
     assert seconds(10_000) < 20 * seconds(10)
+
+
+def test_the_decisions_of_one_run_are_bounded_and_the_latest_are_kept():
+    handler, run = WiseFeedbackHandler(FindsAll(), max_runs=5), uuid4()
+    for i in range(20):
+        noted(handler, run, f"d{i}")
+    assert handler.decisions == {run: [f"d{i}" for i in range(15, 20)]}
+    assert handler.feedback(run, 1.0) == 5
