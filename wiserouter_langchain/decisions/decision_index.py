@@ -22,7 +22,7 @@ class DecisionIndex:
     def __init__(self, max_decisions: int) -> None:
         self._max_decisions = max_decisions
         self._positions: OrderedDict[str, dict[str, int | None]] = OrderedDict()  # by decision, then by run
-        self._by_run: dict[str, list[str]] = {}
+        self._by_run: dict[str, dict[str, None]] = {}  # in the order in which they were entered
         self._named: dict[str, int] = {}  # how many decisions of a run have a position
         self._lock = Lock()
 
@@ -36,7 +36,7 @@ class DecisionIndex:
             for run in map(str, run_ids):
                 if run not in positions:
                     positions[run] = None
-                    self._by_run.setdefault(run, []).append(decision_id)
+                    self._by_run.setdefault(run, {})[decision_id] = None
             while len(self._positions) > self._max_decisions:
                 self._drop(*self._positions.popitem(last=False))
 
@@ -71,10 +71,8 @@ class DecisionIndex:
 
     def _drop(self, decision_id: str, positions: Iterable[str]) -> None:
         for run in positions:
-            rest = [other for other in self._by_run[run] if other != decision_id]
-            if rest:
-                self._by_run[run] = rest
-            else:
+            del self._by_run[run][decision_id]
+            if not self._by_run[run]:
                 del self._by_run[run]
                 self._named.pop(run, None)
 

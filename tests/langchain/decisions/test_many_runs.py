@@ -4,6 +4,7 @@ from time import perf_counter
 from uuid import uuid4
 
 from wiserouter_langchain import WiseFeedbackHandler
+from wiserouter_langchain.decisions.decision_index import DecisionIndex
 from wiserouter_langchain.decisions.routed_call import RECORD
 
 
@@ -47,3 +48,13 @@ def test_the_decisions_of_one_run_are_bounded_and_the_latest_are_kept():
         noted(handler, run, f"d{i}")
     assert handler.decisions == {run: [f"d{i}" for i in range(15, 20)]}
     assert handler.feedback(run, 1.0) == 5
+
+
+def test_a_decision_of_a_run_of_many_is_dropped_in_the_same_time():
+    def seconds(n):
+        index, ids = DecisionIndex(n), map(str, range(2 * n))
+        for _ in range(n):
+            index.add(next(ids), "run")
+        return fastest(lambda: index.add(next(ids), "run"))
+
+    assert seconds(10_000) < 20 * seconds(100)
