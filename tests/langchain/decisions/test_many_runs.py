@@ -19,7 +19,8 @@ class FindsAll:
 
 
 def noted(handler, run, decision_id):
-    handler.on_chat_model_start({}, [], run_id=uuid4(), parent_run_id=run, metadata={RECORD: {"decision_id": decision_id}})
+    record = {RECORD: {"decision_id": decision_id}}
+    handler.on_chat_model_start({}, [], run_id=uuid4(), parent_run_id=run, metadata=record)
 
 
 def fastest(step):
