@@ -364,10 +364,19 @@ class MemoryStore:
             self._presume(record, account, record.decision.id)
 
     def _forget(self, now_s: float) -> None:
-        """Drop the oldest settled records that are too many or too old."""
+        """Drop the oldest settled records that are too many or too old, with their names."""
         while self._records:
             record, _ = next(iter(self._records.values()))
             many = len(self._records) > self._max_decisions
             if record.state == "in flight" or not (many or record.decision.decided_at <= now_s - self._decision_ttl_s):
                 return
             del self._records[record.decision.id]
+            self._forget_names()
+
+    def _forget_names(self) -> None:
+        """Drop the oldest names up to the first one of a decision that is kept."""
+        while self._aliases:
+            name, decision_id = next(iter(self._aliases.items()))
+            if decision_id in self._records:
+                return
+            del self._aliases[name]

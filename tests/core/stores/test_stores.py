@@ -116,6 +116,18 @@ def test_records_are_forgotten_when_old_or_too_many_but_never_in_flight(store, c
         store.find("h")
 
 
+def test_the_names_of_a_decision_are_forgotten_with_it(store, clock):
+    for name in "abcdefgh":
+        store.reserve(record(name, clock, held=0.1))
+        store.alias([f"{name}-call", f"{name}-answer"], name)
+        store.settle(name, 0.1)
+        clock.advance(1000)
+    assert store.find("h-answer").decision.id == "h"
+    assert [*store._aliases.values()] == ["e", "e", "f", "f", "g", "g", "h", "h"]
+    with pytest.raises(UnknownDecision, match="'a-call'"):
+        store.find("a-call")
+
+
 def test_a_new_budget_of_a_scope_starts_from_nothing(store, clock):
     store.reserve(record("a", clock))
     store.open("default", Budget(5.0, 10), restart=True)
