@@ -2,8 +2,9 @@
 
 import pytest
 
+from support.redis_servers import MISSING, redis_server, serving
 from support.store_worker import record
-from wiserouter import Budget
+from wiserouter import Budget, open_store
 from wiserouter.errors import BudgetExhausted
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
@@ -118,3 +119,32 @@ def test_a_step_of_some_seconds_opens_no_former_window(store, turn):
     turn(-30.0)
     assert store.ledger("s").spent_usd == 4.0
     assert calls(store) == 6
+
+
+@pytest.mark.parametrize("jump_s", [9 * DAY_S, 40 * DAY_S])
+def test_a_clock_that_was_weeks_behind_is_no_sign_of_an_older_state(clock, tmp_path, caplog, jump_s):
+    stores = [SharedStore(SQLiteEngine(tmp_path / "budget.db", clock), clock=clock) for _ in range(2)]
+    for store in stores:
+        store.open("s", Budget(10.0, every="day", limit="hard"))
+    assert calls(stores[0], 4) == 4
+    for moved_s in (-jump_s, jump_s + 10.0):
+        clock.advance(moved_s)
+        for store in reversed(stores):
+            store.refresh()
+        assert calls(stores[0], 6) == 6
+    assert not caplog.records
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.skipif(redis_server() is None, reason=MISSING)
+def test_redis_keeps_the_last_exchange_of_a_worker_as_long_where_its_clock_was_set_back():
+    with serving() as server:
+        store = open_store(server.url)
+        store.open("s", Budget(10.0, every="day", limit="hard"))
+        key = server.ask("KEYS", "*:worker:*").split(b"\r\n")[2].decode()
+        ahead_s = store.now() + 20 * DAY_S
+        server.ask("SET", key, repr(ahead_s))  # as it was before the clock was set back
+        store.refresh()
+        assert int(server.ask("PTTL", key)[1:]) > 26 * DAY_S * 1_000
+        store.close()

@@ -614,7 +614,8 @@ function apply.Acknowledge(event)
   local believed = now_s - event.received_s >= WORKER_S and event.received_s or 0
   local known_s = number(text_at(key) or believed, key)
   behind = known_s < event.received_s
-  if not behind then keep(key, text(math.max(now_s, known_s + TICK_S)), WORKER_S) end
+  local at_s = math.max(now_s, known_s + TICK_S)
+  if not behind then keep(key, text(at_s), at_s - now_s + WORKER_S) end  -- also where the clock was set back meanwhile
   return text(known_s)
 end
 

@@ -105,8 +105,8 @@ class Transaction(RunTables):
         believed_s = event.received_s if self._now_s - event.received_s >= KEPT_S else 0.0
         known_s = believed_s if row is None else float(row[0])
         if known_s >= event.received_s:
-            at_s, forget_s = acknowledged_s(known_s, self._now_s), self._now_s + KEPT_S
-            self._do("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", token, repr(at_s), forget_s)
+            at_s = acknowledged_s(known_s, self._now_s)
+            self._do("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", token, repr(at_s), at_s + KEPT_S)
         return known_s
 
     def _reserve(self, event: Reserve) -> str:
