@@ -76,7 +76,7 @@ class Arrivals:
     def at(self, now_s: float) -> Arrivals:
         """Return this record, or one that begins at `now_s` where that lies before this one or too long after it."""
         bucket = int(now_s // self.bucket_s)
-        if self.first <= bucket < self.first + len(self.counts) + MAX_BUCKETS:
+        if now_s >= self.start_s and self.first <= bucket < self.first + len(self.counts) + MAX_BUCKETS:
             return self
         begun = Arrivals(now_s, self.window_s, self.timezone)
         begun._prior = (*self._prior[:2], now_s)

@@ -41,8 +41,7 @@ class Ledger:
     expected_requests : float or None
         Requests expected in a whole window.
     arrivals : Arrivals or None
-        The record from which the horizon is forecast, where the budget renews; passed on from window to window. Without
-        one, the rate of requests in the window is extrapolated.
+        The record from which the horizon is forecast where the budget renews; without one, the rate is extrapolated.
     carried_usd : float, USD
         The amount left by the window before, where the budget rolls over; negative after an overspend.
     skipped : int
@@ -70,8 +69,7 @@ class Ledger:
     committed_usd : float, USD
         The amount that open runs are expected to spend beyond their calls in flight.
     decided, in_flight, charged, released, presumed : int
-        Number of decisions, in total and by state. A call that continues a run uses no request of the horizon, so that
-        it is in its state, but not in the total.
+        Number of decisions, in total and by state. A call that continues a run is in its state, not in the total.
     continuing : int
         Number of the calls in flight that continue a run.
     """
@@ -121,6 +119,8 @@ class Ledger:
     def at(self, now_s: float) -> Ledger:
         """Return the account at `now_s`: this one, or that of the present window where that is another one."""
         if self.window is None or self.window.is_open(now_s):
+            if now_s < self.now_s and self.arrivals is not None:
+                self.arrivals = self.arrivals.at(now_s)
             self.now_s = now_s
             return self
         self.now_s = min(max(now_s, self.now_s), self.window.end_s)

@@ -148,3 +148,16 @@ def test_redis_keeps_the_last_exchange_of_a_worker_as_long_where_its_clock_was_s
         store.refresh()
         assert int(server.ask("PTTL", key)[1:]) > 26 * DAY_S * 1_000
         store.close()
+
+
+@pytest.mark.parametrize("every", ["1h", "day", "month"])
+@pytest.mark.parametrize("back_s", [2.0, 90.0, 3_600.0, 2 * DAY_S])
+@pytest.mark.parametrize("before", [1, 30])
+def test_a_clock_set_back_to_before_the_start_of_a_budget_leaves_its_horizon_sane(store, turn, every, back_s, before):
+    store.open("s", Budget(1_000.0, every=every, limit="hard"))
+    assert calls(store, before) == before
+    turn(-back_s - 0.25)
+    for _ in range(30):
+        assert 1 <= store.ledger("s").horizon_left < 40_000_000
+        turn(1.0)
+        assert calls(store, 1) == 1

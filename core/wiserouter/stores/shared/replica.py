@@ -298,7 +298,7 @@ class LocalReplica:
         """Return the record of arrivals of a budget, with the arrivals that other workers have counted since."""
         if known is None:
             return _first_arrivals(ledger, span, window, note)
-        seen = self._ledgers.get(window)
+        known, seen = known.at(ledger.now_s), self._ledgers.get(window)
         decided = 0 if seen is None else seen.decided
         if ledger.decided != decided:
             known.add(ledger.now_s, ledger.decided - decided)
