@@ -184,12 +184,10 @@ def estimate(parts: Sequence[JudgedPlan], budget_usd: float, seed: int = 0) -> S
     """
     n, names = sum(len(part.context) for part in parts), parts[0].calls.models
     planned = [_planned(part, budget_usd, n) for part in parts]
-    targets = {
-        ROUTER: planned,
-        "always-cheapest": _always(parts, lambda plan: -plan.cost_usd),
-        "always-best": _always(parts, lambda plan: plan.reward),
-        LOGGED: [_shares(part) for part in parts],
-    }
+    targets = {ROUTER: planned, "always-cheapest": _always(parts, lambda plan: -plan.cost_usd)}
+    if any(np.isfinite(part.calls.reward).any() for part in parts):  # without a score none is known to be the best
+        targets["always-best"] = _always(parts, lambda plan: plan.reward)
+    targets[LOGGED] = [_shares(part) for part in parts]
     found = {name: _results(parts, target) for name, target in targets.items()}
     shares = np.vstack(planned).mean(axis=0).tolist()
     return SparseReplay(budget_usd, n, seed, dict(zip(names, shares, strict=True)), found)

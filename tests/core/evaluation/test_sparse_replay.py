@@ -86,6 +86,7 @@ def test_calls_without_scores_show_costs():
     sparse = thinned(make_table(800, np.random.default_rng(0)), np.random.default_rng(0))
     run = estimate(judged_halves(sparse._replace(reward=np.full((800, 4), NAN)), seed=0, n_contexts=1), 0.8, 0)
     assert run.targets["wiserouter"]["reward"] is None
+    assert run.targets.keys() == {"wiserouter", "always-cheapest", "as-logged"}
     assert run.as_dict()["cost_usd"]["worth"] > 100
 
 
