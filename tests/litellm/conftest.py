@@ -19,7 +19,8 @@ from support.providers import URL, answer
 def clean_litellm(monkeypatch):
     """Let respx see the calls, and leave no callback, client or price behind."""
     monkeypatch.setattr(litellm, "disable_aiohttp_transport", True)
-    monkeypatch.setattr(litellm, "model_cost", dict(litellm.model_cost))
+    prices = {name: dict(row) for name, row in litellm.model_cost.items()}  # whose rows a deployment changes
+    monkeypatch.setattr(litellm, "model_cost", prices)
     litellm.in_memory_llm_clients_cache.flush_cache()
     yield
     litellm.logging_callback_manager._reset_all_callbacks()

@@ -60,7 +60,8 @@ def replay_sparse(
         raise refusals[0]
     if not as_json:
         complete = f"{int(found.complete.sum()):,} of {n:,} queries have a score and a cost of every model"
-        out.print(f"{complete}: the plan is judged by the calls of the log.\n", highlight=False)
+        rows = "" if source.layout.query_id else " (a column query_id would say which rows are of one query)"
+        out.print(f"{complete}{rows}: the plan is judged by the calls of the log.\n", highlight=False)
     for run in done:
         print_json(run.as_dict()) if as_json else _show(run, source.name)
 
