@@ -57,6 +57,8 @@ def replay_sparse(
     results = [one for run in done for one in run.targets[ROUTER].values()]
     refusals = [one for one in results if isinstance(one, ThinOverlap)]
     if refusals and not any(isinstance(one, Estimated) for one in results):
+        if loaded is None and n_contexts > 1:
+            err.print("fewer --contexts need fewer calls")
         raise refusals[0]
     if not as_json:
         complete = f"{int(found.complete.sum()):,} of {n:,} queries have a score and a cost of every model"

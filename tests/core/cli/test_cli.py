@@ -236,6 +236,9 @@ def test_replay_of_a_log_with_few_calls_says_what_it_lacks(shell, sparse, tmp_pa
     pl.read_parquet(sparse).head(60).write_parquet(tmp_path / "few.parquet")
     failed = shell("replay", tmp_path / "few.parquet", "--budget", 0.06, "--contexts", 1)
     check_one_line(failed, "the log cannot estimate the reward of this target")
+    assert "fewer --contexts" not in failed.stderr
+    failed = shell("replay", tmp_path / "few.parquet", "--budget", 0.06, "--contexts", 3)
+    assert "fewer --contexts need fewer calls" in " ".join(failed.stderr.split())
 
 
 @pytest.fixture

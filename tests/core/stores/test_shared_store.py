@@ -859,6 +859,8 @@ def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened,
         ("sqlite:///{}?on_store_error=open", "on_store_error must be 'closed' or 'local', got 'open'"),
         ("redis://host/0?colour=red", "must be known here or to redis-py, got 'colour'"),
         ("redis://host/0?protocol=9", "must be known here or to redis-py, got protocol must be either 2 or 3"),
+        ("redis://host/0?credential_provider=mine", "redis-py, got credential_provider, which no text can be"),
+        ("redis+cluster://host/0?retry_on_error=mine", "redis-py, got retry_on_error, which no text can be"),
         ("rediss://host/0?ssl_cert_reqs=some", "known here or to redis-py, got Invalid SSL .* Flag: some"),
     ],
 )

@@ -43,6 +43,7 @@ logger = logging.getLogger("wiserouter")
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 _SCRIPT = files("wiserouter.stores.engines").joinpath("exchange.lua").read_text(encoding="utf-8")
 _OF_RUNS = ("caps", "counts", "admitted")
+_OBJECTS = {"credential_provider", "retry_on_error", "redis_connect_func", "event_dispatcher", "command_packer"}
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict).encode
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
@@ -293,8 +294,10 @@ def _check_settings(url: str, options: Mapping[str, Any], client: type) -> None:
     from redis.connection import parse_url
 
     of_cluster = signature(redis.RedisCluster).parameters if client is redis.RedisCluster else ()
-    given = {**options, **parse_url(url)}  # type: ignore[no-untyped-call]
+    given = {**options, **(in_url := parse_url(url))}  # type: ignore[no-untyped-call]
     try:
+        if objects := _OBJECTS.intersection(in_url):
+            raise TypeError(f"{min(objects)}, which no text can be")
         pool = redis.ConnectionPool(**{name: value for name, value in given.items() if name not in of_cluster})
         pool.connection_class(**pool.connection_kwargs)
     except (TypeError, AttributeError, ValueError, redis.exceptions.RedisError) as error:
