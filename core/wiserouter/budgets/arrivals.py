@@ -109,12 +109,15 @@ class Arrivals:
 
         None is a prior of one request in a hundredth of a window, at most an hour: the first arrivals outweigh it.
         """
-        unknown = (1.0, min(1.0, UNKNOWN_TRUST * self.window_s / self.bucket_s))
-        trusted = TRUST * self.window_s / self.bucket_s
-        self._prior = (*(unknown if requests is None else (TRUST * requests, trusted)), now_s)
+        self._prior = (*self._prior_of(requests), now_s)
         self._forecast = TrafficForecast(0.0, 0.0, 0.0, 0.0)
         self._from_s = self._valid_s = self._until_s = float("-inf")
         self._arrived = 0
+
+    def follow(self, requests: float | None, now_s: float) -> None:
+        """Set the prior from `now_s` on, unless it is that of so many requests already."""
+        if self._prior[:2] != self._prior_of(requests):
+            self.expect(requests, now_s)
 
     def add(self, now_s: float, n: int = 1) -> None:
         """Count `n` arrivals; a negative number takes back arrivals that were counted before."""
@@ -142,6 +145,12 @@ class Arrivals:
         requests = self.requests(now_s, until_s)
         spread = Z80 * (requests + (self._forecast.error * requests) ** 2) ** 0.5
         return Forecast(requests, max(0.0, requests - spread), requests + spread)
+
+    def _prior_of(self, requests: float | None) -> tuple[float, float]:
+        """Return the arrivals of the prior for so many requests per window, and the buckets that they stand for."""
+        if requests is None:
+            return 1.0, min(1.0, UNKNOWN_TRUST * self.window_s / self.bucket_s)
+        return TRUST * requests, TRUST * self.window_s / self.bucket_s
 
     def _extend_to(self, at: int) -> int:
         """Append empty buckets up to `at`, drop those that are too old, and return the position of the last."""

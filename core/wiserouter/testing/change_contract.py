@@ -30,6 +30,20 @@ def changes_an_amount_for_all_workers(shelf: Shelf) -> None:
         assert (other.ledger(scope).budget.amount_usd, other.ledger(scope).budget.horizon) == (11.0, 100)
 
 
+def plans_for_other_requests_in_all_workers(shelf: Shelf) -> None:
+    """Forecast the requests of a window by a changed number in this worker, in the others, and in those that start."""
+    store, scope = opened(shelf, Budget(10.0, 100, every="30d"))
+    other = other_store(shelf, store)
+    before = other.ledger(scope).each[0].horizon
+    store.change(scope, BudgetChange(horizon=10_000))
+    seen = [store, other, other_store(shelf, store)]
+    for one in seen:
+        one.refresh()
+    horizons = [one.ledger(scope).each[0].horizon for one in seen]
+    assert min(horizons) > 10 * before, (before, horizons)
+    assert max(horizons) < 1.01 * min(horizons), horizons
+
+
 def raises_an_amount_for_a_while(shelf: Shelf) -> None:
     """Add to the amount of one window, and for good where the budget does not renew."""
     store, scope = opened(shelf, Budget(10.0, every="1s"))
@@ -192,6 +206,7 @@ def keeps_the_latest_orders(shelf: Shelf) -> None:
 
 CHANGE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     changes_an_amount_for_all_workers,
+    plans_for_other_requests_in_all_workers,
     raises_an_amount_for_a_while,
     refuses_to_break_a_hard_limit,
     pauses_and_goes_on,

@@ -43,7 +43,6 @@ def change(worker: Worker, scope: str, asked: BudgetChange, token: str, request:
         event, answered = _event(worker, scope, asked, name, request)
         result = worker.client.request(PendingEvent(event, scope))
         if result == "ok" or (result == event.answer and not token):
-            _expect(worker, scope, asked)
             return answered
         if isinstance(result, str) and result.startswith("{"):
             return first_answer(result, request)
@@ -102,9 +101,6 @@ def _amend(worker: Worker, scope: str, terms: AccountTerms, amounts_usd: Mapping
     text, former = text_of_account(terms), worker.replica.views[scope]
     for level, amount_usd in amounts_usd.items():
         worker.client.request(PendingEvent(Amend(scope, text, former.windows[level], amount_usd), scope))
-        arrivals, horizon = former.arrivals[level], terms.budget.each[level].horizon
-        if arrivals is not None and horizon != former.budget.each[level].horizon:
-            arrivals.expect(horizon, worker.now())
 
 
 def _event(worker: Worker, scope: str, asked: BudgetChange, token: str, request: str) -> tuple[Change, ChangeAnswer]:
@@ -134,14 +130,3 @@ def _named(terms: AccountTerms, view: AccountView) -> AccountTerms:
     ended = terms.pause is not None and terms.pause.ended
     departs = ended or terms.increases or text_of_terms(terms.budget, terms.parent) != configured
     return terms._replace(configured=configured if departs else "")
-
-
-def _expect(worker: Worker, scope: str, asked: BudgetChange) -> None:
-    """Let the forecast of requests follow a new horizon."""
-    if asked.horizon is None:
-        return
-    with worker.lock:
-        view = worker.replica.views[scope]
-        for terms, arrivals in zip(view.budget.each, view.arrivals, strict=True):
-            if arrivals is not None and (asked.every is None or terms.renews(asked.every)):
-                arrivals.expect(terms.horizon, worker.now())

@@ -241,6 +241,7 @@ class LocalReplica:
             if ledger.window is not None:
                 note = notes.get(_note_name(scope, level))
                 ledger.arrivals = self._arrivals(ledger, ledger.window, window.id, arrivals[level], note)
+                ledger.arrivals.follow(one.horizon, now_s)  # whichever worker has changed it
             view.windows.append(window.id)
             view.arrivals.append(ledger.arrivals)
             self._ledgers[window.id] = ledger
@@ -386,9 +387,7 @@ def _first_arrivals(ledger: Ledger, span: Window, window: str, note: str | None)
     record = Arrivals(start_s, span.end_s - span.start_s, ledger.budget.timezone)
     record.expect(ledger.budget.horizon, start_s)
     buckets = max(1, int((ledger.now_s - start_s) / record.bucket_s))
-    for bucket in range(
-        buckets if ledger.decided else 0
-    ):  # the earlier ones are spread evenly: their times are not known
+    for bucket in range(buckets if ledger.decided else 0):  # spread evenly, since their times are not known
         n = ledger.decided // buckets + (bucket < ledger.decided % buckets)
         record.add(start_s + bucket * record.bucket_s, n)
     return record
