@@ -67,7 +67,7 @@ def test_the_end_of_the_amount_follows_from_the_pace():
     later = spent(start.at(MIDNIGHT + 1_800.0), 6.0, 200)  # $12 an hour: $18 left for an hour and a half
     (one,) = due(rules, later, past, MIDNIGHT + 1_800.0, "wise", "default")
     assert one.ends_at == pytest.approx(MIDNIGHT + 1_800.0 + 1.5 * 3_600)
-    assert "ends about 2024-10-04T02:00:00Z by the forecast: $6.00 of $24.00 spent, renewed 2024-10-05" in one.text
+    assert "ends about 2024-10-04T02:00:00Z by the forecast: $6.00 of $24.00 spent, renews 2024-10-05" in one.text
 
 
 def test_the_pace_of_the_last_hour_is_compared_with_the_plan():

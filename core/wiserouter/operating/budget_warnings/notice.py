@@ -67,7 +67,7 @@ class Notice:
         """The warning as one line, its names printable and short."""
         budget = f"The budget of {printable(self.group)}, scope {printable(self.scope)} ({printable(self.window)}),"
         spent = f"{usd(self.spent_usd)} of {usd(self.amount_usd + self.carried_usd)} spent"
-        renewal = "" if self.renews_at is None else f", renewed {utc(self.renews_at)}"
+        renewal = "" if self.renews_at is None else f", renews {utc(self.renews_at)}"
         if self.kind == "budget_threshold":
             return f"{budget} has reached {self.level:.0%}: {spent}{renewal}."
         if self.kind == "budget_exhaustion":
