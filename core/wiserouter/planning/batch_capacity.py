@@ -102,8 +102,9 @@ class CapacityProgram:
             _Program(-np.where(np.isfinite(cost), cost, 0.0), *self._parts[1:], math.inf, self._capacity)
         )
         if cheapest is None:
+            in_all = int(np.isfinite(cost).any(axis=0) @ np.array(most))  # without models that take none of them
             raise InvalidInput(
-                f"the capacities must let each of {n_queries:,} queries have a model, got {int(sum(most)):,} in all: "
+                f"the capacities must let each of {n_queries:,} queries have a model, got {in_all:,} in all: "
                 f"raise them, or leave queries out"
             )
         self._cheapest = self._rounded(cheapest)

@@ -132,6 +132,8 @@ def test_capacities_that_do_not_hold_all_queries_are_refused():
         with pytest.raises(InvalidInput) as refused:
             CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, capacity)
         assert str(refused.value) == message
+    with pytest.raises(InvalidInput, match="of 5 queries have a model, got 2 in all"):
+        CapacityProgram([[0.2, 0.9]] * 5, [[1.0, np.inf]] * 5, [2, None])  # the second model takes none of them
 
 
 @pytest.mark.parametrize("unit_usd", [1e-15, 1e-12, 1e-9, 1e9])
