@@ -112,6 +112,9 @@ def model(
     max_share: Annotated[float | None, typer.Option(help="The most of the decisions that it receives.")] = None,
     input_usd: Annotated[float | None, typer.Option(help="Its price of an input token.")] = None,
     output_usd: Annotated[float | None, typer.Option(help="Its price of an output token.")] = None,
+    cache_read_usd: Annotated[float | None, typer.Option(help="Of an input token read from a cache.")] = None,
+    cache_write_usd: Annotated[float | None, typer.Option(help="Of an input token written to a cache.")] = None,
+    reasoning_usd: Annotated[float | None, typer.Option(help="Of a reasoning token.")] = None,
     configured: Annotated[bool, typer.Option("--configured", help="Take all orders for it back.")] = False,
     by: By = "",
     key: Key = "",
@@ -125,7 +128,9 @@ def model(
 
     Example: wiserouter model large --store 'redis://host:6379/0?name=wise' --max-share 0.3
     """
-    given = _terms_of_model(retire, max_share, input_usd, output_usd)
+    price = _price(input_usd, output_usd, cache_read_usd, cache_write_usd, reasoning_usd)
+    terms = {"retired": retire, "max_share": max_share, "price": price}
+    given = {field: value for field, value in terms.items() if value is not None}
     if configured == bool(given):
         raise InvalidInput("model needs --retire, --bring-back, --max-share, a price, or --configured alone")
 
@@ -164,15 +169,14 @@ def mode(
     _give(store, ordered, repr(("mode", name.value, share)), by, key, journal, as_json=as_json)
 
 
-def _terms_of_model(
-    retire: bool | None, max_share: float | None, input_usd: float | None, output_usd: float | None
-) -> dict[str, Any]:
-    """Return the parts of an order that are given."""
-    if (input_usd is None) != (output_usd is None):
-        raise InvalidInput("a price needs --input-usd and --output-usd, got one of them")
-    price = None if input_usd is None or output_usd is None else Price(input_usd, output_usd)
-    given = {"retired": retire, "max_share": max_share, "price": price}
-    return {field: value for field, value in given.items() if value is not None}
+def _price(input_usd: float | None, output_usd: float | None, *kinds_usd: float | None) -> Price | None:
+    """Return the price that is given, with those of cache reads, cache writes and reasoning; None without one."""
+    if input_usd is not None and output_usd is not None:
+        return Price(input_usd, output_usd, *kinds_usd)
+    given = [one for one in (input_usd, output_usd, *kinds_usd) if one is not None]
+    if given:
+        raise InvalidInput("a price needs --input-usd and --output-usd, got one of them or other kinds alone")
+    return None
 
 
 def _mode(orders: Orders) -> dict[str, Any]:

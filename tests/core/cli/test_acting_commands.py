@@ -83,6 +83,14 @@ def test_a_model_is_retired_and_brought_back(store, router):
     assert not router.orders.models
 
 
+def test_a_price_has_the_kinds_of_the_route(store, router):
+    each = ["--cache-read-usd", 1e-7, "--cache-write-usd", 4e-6, "--reasoning-usd", 9e-6]
+    run("model", "large", "--store", store, "--input-usd", 3e-6, "--output-usd", 1e-5, *each)
+    follow(router)
+    router.decide("hi")
+    assert router.pool.by_name["large"].price == Price(3e-6, 1e-5, 1e-7, 4e-6, 9e-6)
+
+
 def test_the_mode_is_ordered(store, router):
     assert "mode configured -> shadow" in run("mode", "shadow", "--share", 0.2, "--store", store)
     assert "share" not in run("mode", "configured", "--store", store, "--json").partition('"after"')[2]
@@ -96,6 +104,7 @@ def test_the_mode_is_ordered(store, router):
         (["budget", "--scope", "none", "--amount", 1], InvalidInput, "have a budget .* got 'none': wiserouter"),
         (["model", "large"], InvalidInput, "needs --retire"),
         (["model", "large", "--input-usd", 1], InvalidInput, "got one of them"),
+        (["model", "large", "--cache-read-usd", 1e-7], InvalidInput, "--input-usd and --output-usd, .* kinds alone"),
         (["model", "large", "--input-usd", 0.15, "--output-usd", 0.6], UnlikelyPrice, "150,000 USD per million tokens"),
         (["mode", "route", "--share", 0.5], InvalidInput, "for the mode shadow"),
     ],
