@@ -37,7 +37,7 @@ class RouterMode(RouterOrders):
         """Route, or go into shadow mode with a share of the traffic: every worker of the store follows within seconds.
 
         The budgets are divided as the configuration has them between the calls that the router acts on and those that
-        it observes; what administrators have changed in their amounts before is over.
+        it observes; what administrators have changed in their amounts before is over. A budget that was ended stays so.
 
         Parameters
         ----------
@@ -89,12 +89,20 @@ class RouterMode(RouterOrders):
         self._started[scope] = budget, parent
 
     def _divide(
-        self, budget: Budget, scope: str, parent: str | None, shadow: Shadow | None, *, restart: bool = False
+        self,
+        budget: Budget,
+        scope: str,
+        parent: str | None,
+        shadow: Shadow | None,
+        *,
+        restart: bool = False,
+        revive: bool = True,
     ) -> None:
         if shadow:
             scopes = [None if one is None else observed_scope(one) for one in (scope, parent)]
             self._store.open(scopes[0] or "", shadow.observed(budget), parent=scopes[1], restart=restart)
-        self._store.open(scope, shadow.acted(budget) if shadow else budget, parent=parent, restart=restart)
+        acted = shadow.acted(budget) if shadow else budget
+        self._store.open(scope, acted, parent=parent, restart=restart, revive=revive)
 
     def _shadow_under(self, orders: Orders) -> Shadow | None:
         """Return the mode under some orders."""
@@ -153,7 +161,8 @@ class RouterMode(RouterOrders):
 
     def _divide_all(self, shadow: Shadow | None) -> None:
         for scope in sorted(self._started, key=self._depth):  # a scope opens within its parent
-            self._divide(self._started[scope][0], scope, self._started[scope][1], shadow)
+            budget, parent = self._started[scope]
+            self._divide(budget, scope, parent, shadow, revive=False)  # what was ended stays ended
 
     def _depth(self, scope: str) -> int:
         """Return the number of scopes that enclose one."""

@@ -152,7 +152,15 @@ class Store(Protocol):
         """
         ...
 
-    def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
+    def open(
+        self,
+        scope: str,
+        budget: Budget,
+        *,
+        parent: str | None = None,
+        restart: bool = False,
+        revive: bool = True,
+    ) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now.
 
         Parameters
@@ -165,6 +173,9 @@ class Store(Protocol):
             Another scope whose budgets must also bear each call.
         restart : bool, default False
             End the running budget; its calls in flight no longer count.
+        revive : bool, default True
+            Whether a budget that an administrator has ended begins again on other terms; else it takes them, and
+            stays ended.
 
         Raises
         ------

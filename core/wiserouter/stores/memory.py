@@ -89,7 +89,15 @@ class MemoryStore:
         """Return False: no method waits."""
         return False
 
-    def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
+    def open(
+        self,
+        scope: str,
+        budget: Budget,
+        *,
+        parent: str | None = None,
+        restart: bool = False,
+        revive: bool = True,
+    ) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now."""
         with self._lock:
             if parent is not None:
@@ -99,7 +107,7 @@ class MemoryStore:
             if running is not None and former == (budget, parent):  # what was changed while it ran stays
                 return
             pause, given = self._changes.pauses.get(scope), (budget, parent)
-            if running is None or (pause is not None and pause.ended):
+            if running is None or (revive and pause is not None and pause.ended):
                 self._ledgers[scope] = open_account(budget, self.now())
                 self._changes.pauses.pop(scope, None)
                 self._show_committed(scope)

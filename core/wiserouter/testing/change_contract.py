@@ -113,6 +113,20 @@ def ends_for_good(shelf: Shelf) -> None:
     assert store.snapshot(scope).funds.left_usd == 8.0
 
 
+def stays_ended_where_it_is_divided(shelf: Shelf) -> None:
+    """Keep a budget ended that takes other terms without being revived, until a start on terms other than these."""
+    store, scope = opened(shelf)
+    store.change(scope, BudgetChange(ended=True))
+    store.open(scope, Budget(5.0, 50), revive=False)
+    other = other_store(shelf, store)
+    if other.durable:
+        other.open(scope, Budget(5.0, 50))
+    with raises(BudgetPaused):
+        other.snapshot(scope)
+    store.open(scope, Budget(8.0, 100))
+    assert store.snapshot(scope).funds.left_usd == 8.0
+
+
 def becomes_hard_without_calls_in_flight(shelf: Shelf) -> None:
     """Let a budget become hard once it is paused and no call is in flight, and expected at any time."""
     store, scope = opened(shelf)
@@ -211,6 +225,7 @@ CHANGE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     refuses_to_break_a_hard_limit,
     pauses_and_goes_on,
     ends_for_good,
+    stays_ended_where_it_is_divided,
     starts_again_after_changes_of_both_kinds,
     ends_additions_where_it_starts_on_other_terms,
     changes_once_for_each_token,

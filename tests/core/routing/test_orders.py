@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, MemoryStore, Model, Offline, Price, WiseRouter
 from wiserouter.budgets.changes import BudgetChange, ChangeRefused
+from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import BudgetError, InvalidInput, UnknownModel
 from wiserouter.learning.estimates import Estimates
 from wiserouter.routing.journal_reader import JournalReader
@@ -197,6 +198,22 @@ def test_the_mode_changes_in_every_worker_and_the_budget_is_divided(workers):
     one.change_mode("shadow")
     one.change_mode(None)
     assert (one.shadow, one.orders.mode) == (None, None)
+
+
+def test_a_budget_that_was_ended_stays_so_whatever_the_mode(workers):
+    one, two = workers(), workers()
+    one.charge(one.decide(context=0), cost_usd=0.5)
+    one.change_budget(BudgetChange(ended=True))
+    for share in (0.5, 0.25, None):
+        one.change_mode("shadow" if share else None, share=share or 0.0)
+        for _ in range(2):
+            two.refresh()
+        two.status()  # what is paused decides nothing, and follows where it is looked at
+        wait_for(lambda share=share: (two.shadow and two.shadow.share) == share)
+        for router in (one, two, workers()):
+            assert router.budget().amount_usd == 100.0 * (share or 1.0)
+            with pytest.raises(BudgetPaused, match="ended"):
+                router.decide(context=0)
 
 
 def test_budgets_are_divided_from_the_outermost_whatever_their_order():

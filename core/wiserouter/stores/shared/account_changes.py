@@ -70,8 +70,9 @@ def amend(worker: Worker, scope: str, amount_usd: float | None, horizon: int | N
 def start_with(worker: Worker, scope: str, budget: Budget, parent: str | None, configured: str) -> None:
     """Change the amounts and horizons of the running budgets to those of a start; a pause stays."""
     account, view = _present(worker, scope)
-    configured = "" if configured == text_of_terms(budget, parent) else configured
-    terms = AccountTerms(budget, parent, pause=view.terms.pause, configured=configured)
+    pause = view.terms.pause
+    departs = (pause is not None and pause.ended) or configured != text_of_terms(budget, parent)
+    terms = AccountTerms(budget, parent, pause=pause, configured=configured if departs else "")
     former = view.budget.each
     amounts_usd = {
         level: one.amount_usd

@@ -151,7 +151,15 @@ class SharedStore:
                 return decision_id not in worker.decisions
             return worker.leases_to(scope) and worker.leases.left_usd(scope) <= 0.0
 
-    def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
+    def open(
+        self,
+        scope: str,
+        budget: Budget,
+        *,
+        parent: str | None = None,
+        restart: bool = False,
+        revive: bool = True,
+    ) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now.
 
         Raises
@@ -173,7 +181,7 @@ class SharedStore:
         given = text_of_terms(budget, parent)
         if view.terms.configured == given:  # what was changed while it ran stays
             return
-        if view.terms.pause is not None and view.terms.pause.ended and view.terms.configured:
+        if revive and view.terms.pause is not None and view.terms.pause.ended and view.terms.configured:
             self.open(scope, budget, parent=parent, restart=True)
         elif text_of_terms(view.budget, view.parent) != given:
             budget = account_changes.joined(view, budget, self.name)
