@@ -206,7 +206,13 @@ def group_status(group: Group) -> dict[str, Any]:
     scopes = {scope: _account(router, scope) for scope in (*group.scope_resolver.opened, *judging)}
     rest = {"models": _models(group), "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
     shared = {} if group.shared_budget is None else {"budget": group.shared_budget}
-    return {**_account(router, OWN), "waiting": group.queue.n_waiting, **rest, **shared}
+    return {**_account(router, OWN), "mode": _mode(router), "waiting": group.queue.n_waiting, **rest, **shared}
+
+
+def _mode(router: WiseRouter) -> dict[str, Any]:
+    """Return the mode of a group, and the share of the traffic that the router acts on."""
+    shadow = router.shadow
+    return {"mode": "route", "share": 1.0} if shadow is None else {"mode": "shadow", "share": shadow.share}
 
 
 def _models(group: Group) -> dict[str, dict[str, Any]]:

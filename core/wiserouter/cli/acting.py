@@ -129,8 +129,7 @@ def model(
     Example: wiserouter model large --store 'redis://host:6379/0?name=wise' --max-share 0.3
     """
     price = _price(input_usd, output_usd, cache_read_usd, cache_write_usd, reasoning_usd)
-    terms = {"retired": retire, "max_share": max_share, "price": price}
-    given = {field: value for field, value in terms.items() if value is not None}
+    given = _given(retired=retire, max_share=max_share, price=price)
     if configured == bool(given):
         raise InvalidInput("model needs --retire, --bring-back, --max-share, a price, or --configured alone")
 
@@ -167,6 +166,11 @@ def mode(
         return new, OrderAnswer("mode", _mode(orders), _mode(new))
 
     _give(store, ordered, repr(("mode", name.value, share)), by, key, journal, as_json=as_json)
+
+
+def _given(**terms: Any) -> dict[str, Any]:
+    """Return the terms that are given."""
+    return {field: value for field, value in terms.items() if value is not None}
 
 
 def _price(input_usd: float | None, output_usd: float | None, *kinds_usd: float | None) -> Price | None:

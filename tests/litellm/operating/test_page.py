@@ -150,6 +150,12 @@ async def test_a_paused_budget_is_said_to_be_paused(client, group):
     assert (await client.get("/wiserouter/history?group=wise")).json()["paused"] is None
     group.router.change_budget(BudgetChange(paused=True, reason="an audit"))
     assert "is paused by an administrator (an audit)" in (await client.get(DATA[0])).json()["paused"]
+    group.router.start(Budget(5.0, 50), scope="team", parent="default")
+    for ended in (False, True):
+        group.router.change_budget(BudgetChange(ended=ended) if ended else BudgetChange(paused=True))
+        for scope in ("default", "team"):  # what encloses a scope stops it, and is resumed there
+            found = (await client.get(f"{DATA[0]}&scope={scope}")).json()
+            assert (found["stopped_scope"], found["ended"]) == ("default", ended)
 
 
 async def test_a_budget_that_groups_share_is_found_by_its_name(client, group):

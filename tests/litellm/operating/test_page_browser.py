@@ -78,9 +78,10 @@ def text(tab, selector):
     return tab.run(f"document.querySelector({json.dumps(selector)}).innerText")
 
 
-def check_quiet(tab, proxy):
-    """Check that the page has met no error, and asked no one but its proxy."""
-    assert [one["entry"]["text"] for one in tab.met("Log.entryAdded")] == []
+def check_quiet(tab, proxy, refused=0):
+    """Check that the page has met no error but so many refusals, and asked no one but its proxy."""
+    met = [one["entry"]["text"] for one in tab.met("Log.entryAdded")]
+    assert ["409" in one for one in met] == [True] * refused, met
     assert tab.met("Runtime.exceptionThrown") == tab.met("Runtime.consoleAPICalled") == []
     asked = [one["request"]["url"] for one in tab.met("Network.requestWillBeSent")]
     assert [url for url in asked if not url.startswith(f"{proxy[0]}/wiserouter/")] == []
@@ -274,6 +275,76 @@ def test_a_model_is_retired_and_brought_back_in_dialogs(proxy, tab):
     wait_for(tab, "!document.querySelector('#models .chip')")
     assert not status(proxy)["models"][name]["retired"]
     check_quiet(tab, proxy)
+
+
+def test_share_and_price_of_a_model_are_changed_in_a_dialog(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    click(tab, "Change")
+    name = text(tab, "dialog h2").removeprefix("Share and price of ")
+    before = status(proxy)["models"][name]["price_usd_per_token"]
+    assert tab.run("document.querySelector('dialog .main').disabled")
+    assert violations(tab) == []
+    put(tab, "#field-largest-share-in-", "25")
+    put(tab, "#field-cache-reads-in-usd-per-million-tokens", "0.05")
+    assert "at most 25 %" in text(tab, "dialog")
+    click(tab, "Change it")
+    wait_for(tab, "document.querySelector('#models .chip')?.innerText == 'at most 25 %'")
+    model = status(proxy)["models"][name]
+    assert (model["max_share"], model["price_usd_per_token"]) == (0.25, {**before, "cache_read": pytest.approx(5e-8)})
+    click(tab, "Change")
+    for kind in ("input", "output", "cache-reads"):
+        put(tab, f"#field-{kind}-in-usd-per-million-tokens", "")
+    put(tab, "#field-largest-share-in-", "")
+    assert "configuration again" in text(tab, "dialog")
+    click(tab, "Change it")
+    wait_for(tab, "!document.querySelector('#models .chip')")
+    model = status(proxy)["models"][name]
+    assert (model["max_share"], model["price_usd_per_token"]) == (None, before)
+    check_quiet(tab, proxy)
+
+
+def test_other_terms_the_mode_and_the_end_of_a_budget_are_ordered_in_dialogs(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    click(tab, "Mode")
+    assert violations(tab) == []
+    put(tab, "#field-mode", "shadow", "change")
+    put(tab, "#field-mode", "shadow")
+    put(tab, "#field-share-that-it-acts-on-in-", "150")
+    assert tab.run("document.querySelector('dialog .main').disabled")
+    put(tab, "#field-share-that-it-acts-on-in-", "50")
+    assert "in mode route now" in text(tab, "dialog")
+    click(tab, "Change the mode")
+    wait_for(tab, "document.querySelector('#budget .big').innerText.endsWith('of $30.00')")
+    assert status(proxy)["mode"] == {"mode": "shadow", "share": 0.5}
+    click(tab, "Mode")
+    assert "shadow and acts on 50 % now" in text(tab, "dialog")
+    put(tab, "#field-mode", "")
+    click(tab, "Change the mode")
+    wait_for(tab, "document.querySelector('#budget .big').innerText.endsWith('of $60.00')")
+    assert status(proxy)["mode"] == {"mode": "route", "share": 1.0}
+    click(tab, "Other terms")
+    assert tab.run("document.querySelector('dialog .main').disabled")
+    assert violations(tab) == []
+    put(tab, "#field-limit", "hard")
+    click(tab, "Change it")
+    wait_for(tab, "document.querySelector('dialog [role=alert]:not([hidden])')")
+    assert "needs a budget that is paused" in text(tab, "dialog [role=alert]")
+    put(tab, "#field-limit", "")
+    put(tab, "#field-amount-in-usd", "90")
+    put(tab, "#field-requests", "5000")
+    click(tab, "Change it")
+    wait_for(tab, "document.querySelector('#budget .big').innerText.endsWith('of $90.00')")
+    teams = "[...document.querySelectorAll('#teams tbody button')]"
+    tab.run(f"{teams}.find(one => one.textContent == 'team:assistants').click()")
+    wait_for(tab, "document.querySelector('#budget .big')?.innerText.includes('of $15.00')")
+    click(tab, "End")
+    assert "for good" in text(tab, "dialog")
+    click(tab, "End it")
+    wait_for(tab, "document.querySelector('#budget .note')?.innerText.includes('was ended')")
+    wait_for(tab, "!document.querySelector('#budget .actions button')")
+    check_quiet(tab, proxy, refused=1)
 
 
 def test_an_administrator_who_may_only_view_sees_why_a_change_is_refused(proxy, tab):

@@ -54,7 +54,7 @@ class OperatorPage:
         """Return the spending of the budgets of a scope, as this worker has read it, and the reason of a pause."""
         own, found = self._found(group)
         windows = self._history.windows(own, found, scope)
-        return {"group": group, "scope": scope, "paused": _pause_of(found.router, scope), "windows": windows}
+        return {"group": group, "scope": scope, **_pause_of(found.router, scope), "windows": windows}
 
     def kinds(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
         """Return the kinds of questions, the models that each goes to, and the estimates behind that."""
@@ -91,12 +91,12 @@ def _http_errors() -> Iterator[None]:
         raise HTTPException(503, text, {"retry-after": str(RETRY_AFTER_S)}) from error
 
 
-def _pause_of(router: WiseRouter, scope: str) -> str | None:
-    """Return why calls of a scope are refused for the time being, as an administrator has ordered it."""
+def _pause_of(router: WiseRouter, scope: str) -> dict[str, Any]:
+    """Return the order by which calls of a scope are refused: its words, the scope that is stopped, if for good."""
     try:
         router.snapshot(scope)
     except BudgetPaused as error:
-        return str(error)
+        return {"paused": str(error), "stopped_scope": error.scope, "ended": error.pause.ended}
     except (NotStarted, StoreError):
-        return None
-    return None
+        pass
+    return {"paused": None, "stopped_scope": None, "ended": False}
