@@ -75,6 +75,10 @@ def test_only_the_job_that_publishes_may_prove_its_identity():
     assert not any("run" in step for step in jobs["publish"]["steps"])  # no code of the repository has that right
 
 
+def test_the_readme_is_a_first_screen():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_the_badges_say_what_the_files_say():
     assert (ROOT / "docs" / "badges.svg").read_text(encoding="utf-8") == badges()  # else: uv run poe pictures
 
