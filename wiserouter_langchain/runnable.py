@@ -25,6 +25,7 @@ from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.integration import ContextLookup, Unit, admission_queue, check_value, load_tokenizer
 from wiserouter_langchain.calls.call_environment import CallEnvironment
 from wiserouter_langchain.calls.call_scope import arouted, routed
+from wiserouter_langchain.calls.counted_admission import CountedAdmission
 from wiserouter_langchain.calls.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.calls.generate import ainvoke_each, configs_of, invoke_each
 from wiserouter_langchain.calls.model_streams import aclosed_at_end, closed_at_end
@@ -149,7 +150,7 @@ class RunnableWiseRouter(PooledChatModel):
             members,
             ContextLookup(core, self.encoder_timeout_s),
             DecisionIndex(self.history_size),
-            admission_queue(core),
+            CountedAdmission(core, admission_queue(core)),
             durable=core.durable,
             rests=Rests(self.rest_s),
             unit=self.unit,

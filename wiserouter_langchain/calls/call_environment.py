@@ -11,8 +11,9 @@ from pydantic import Field, PrivateAttr
 
 from wiserouter import WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, AdmissionQueue, ContextLookup, DrawBy, Unit
+from wiserouter.integration import MAX_WAIT_S, ContextLookup, DrawBy, Unit
 from wiserouter_langchain.billing.settlement import Remark
+from wiserouter_langchain.calls.counted_admission import CountedAdmission
 from wiserouter_langchain.calls.rests import Rests
 from wiserouter_langchain.decisions.conversation_call import NO_RUN, NamedRun
 from wiserouter_langchain.decisions.decision_index import DecisionIndex
@@ -48,7 +49,7 @@ class CallEnvironment:
         The scope that pays, whatever the configuration says.
     value : float or None
         The value of each call, whatever its configuration says.
-    queue : AdmissionQueue
+    queue : CountedAdmission
         The calls that wait while the rest of the budget is only held by calls in flight.
     durable : bool
         Whether other workers can find decisions in the store.
@@ -66,7 +67,7 @@ class CallEnvironment:
     members: dict[str, PoolMember]
     lookup: ContextLookup
     index: DecisionIndex
-    queue: AdmissionQueue
+    queue: CountedAdmission
     preferred: str | None = None
     payer: str | None = None
     value: float | None = None

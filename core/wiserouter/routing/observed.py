@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wiserouter.routing.journal import Journal
-from wiserouter.routing.observer import Observer
+from wiserouter.routing.observer import Observer, RequestObserver
 
 if TYPE_CHECKING:
     from wiserouter.stores.base import Store
@@ -19,6 +19,7 @@ class ObservedRouter:
 
     def __init__(self) -> None:
         self._observers: tuple[Observer, ...] = ()
+        self._request_observers: tuple[RequestObserver, ...] = ()
 
     @property
     def journal(self) -> Journal | None:
@@ -33,6 +34,13 @@ class ObservedRouter:
     def report_to(self, observer: Observer) -> None:
         """Let an observer, such as metrics, take every decision and outcome from now on."""
         self._observers = (*self._observers, observer)
+        if isinstance(observer, RequestObserver):
+            self._request_observers = (*self._request_observers, observer)
+
+    @property
+    def request_observers(self) -> tuple[RequestObserver, ...]:
+        """The observers that count refused requests and measure decisions, as an adapter reports them."""
+        return self._request_observers
 
     def claim(self, name: str, at_s: float, by: str) -> bool:
         """Return True if `by` is the first observer of all workers to claim an occasion; see `Store.claim`."""

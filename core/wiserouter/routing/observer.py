@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from wiserouter.planning.trace import DecisionTrace
@@ -26,4 +26,17 @@ class Observer(Protocol):
 
     def note(self, line: Line) -> None:
         """Take any other event."""
+        ...
+
+
+@runtime_checkable
+class RequestObserver(Protocol):
+    """Takes what no router knows of its requests: an adapter reports it, since requests may wait and try again."""
+
+    def refused(self, error: Exception) -> None:
+        """Take the error that ends a request."""
+        ...
+
+    def measured(self, took_s: float) -> None:
+        """Take the time of an attempt to decide."""
         ...

@@ -140,7 +140,7 @@ def test_a_stream_that_is_collected_in_a_thread_that_holds_locks_blocks_nothing(
 
     def collect_with_locks():
         environment = llm._environment
-        with environment.index._lock, environment.queue._lock:
+        with environment.index._lock, environment.queue._queue._lock:
             gc.collect()
 
     leave_in_a_cycle()
