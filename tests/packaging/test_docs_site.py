@@ -10,7 +10,7 @@ import yaml
 
 from support.browser import CHROMIUM
 from support.docs_site import links
-from support.docs_site.build import LOOK, SiteError, build, entries_of, refuse
+from support.docs_site.build import LOOK, SiteError, build, entries_of, first_sentence, refuse
 from support.docs_site.pages import ROOT, place, rewritten
 from support.docs_site.visit import faults
 
@@ -62,6 +62,14 @@ def test_the_reference_has_every_public_name_every_command_and_every_setting(sit
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_pages_have_no_error_on_the_console_and_no_serious_finding_of_axe_core(site, tmp_path):
     assert list(faults(site, [site / name for name in SAMPLE], tmp_path)) == []
+
+
+def test_a_page_is_described_by_its_first_sentence_and_not_by_code(tmp_path):
+    page = tmp_path / "page.md"
+    code = "# Budgets\n\n```python\nimport a\n\na.run()\n```\n"
+    for text, said in ((code, ""), (f"{code}\n## Use\n\n`a` runs. Or not.\n", ": `a` runs.")):
+        page.write_text(text, encoding="utf-8")
+        assert first_sentence(page) == said
 
 
 def test_each_guide_is_in_the_navigation():

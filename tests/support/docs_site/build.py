@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -113,8 +114,8 @@ def entries_of(entries: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 def first_sentence(page: Path) -> str:
     """Return the first sentence of a page as the description of its entry, or nothing where it has only a list."""
-    paragraphs = page.read_text(encoding="utf-8").split("\n\n")[1:]
-    prose = next((one for one in paragraphs if one.strip() and one.lstrip()[0] not in "#|-`<!>["), "")
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    prose = next((one for one in text.split("\n\n")[1:] if one.strip() and one.lstrip()[0] not in "#|-<!>["), "")
     sentence = " ".join(prose.split()).split(". ")[0].rstrip(".:")
     return f": {sentence}." if sentence else ""
 
