@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ import wiserouter_litellm.operating.page
 from support.groups import fitted
 from wiserouter import Budget, Usage
 from wiserouter.integration import BudgetChange
+from wiserouter.planning.policy import Rule
 from wiserouter_litellm.groups.scopes import GroupScope
 from wiserouter_litellm.operating.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
 from wiserouter_litellm.operating.page.latest import MOST, DecisionsOfRouters
@@ -182,6 +184,11 @@ def test_the_scripts_turn_no_text_into_html_and_keep_no_key():
         if path.suffix in {".js", ".html"}:
             found = re.findall(f"{sinks}|{stores}|{elsewhere}", path.read_text())
             assert not found, (path.name, found)
+
+
+def test_every_rule_of_a_decision_is_said_in_words():
+    said = (ASSETS / "cards" / "decisions.js").read_text(encoding="utf-8")
+    assert [rule for rule in get_args(Rule) if f'\n  {rule}: "' not in said] == []
 
 
 def test_the_page_has_nothing_inline():

@@ -50,6 +50,7 @@ async function explain(id) {
 
 const RULES = {
   plan: "the mix that the plan has for such questions",
+  first: "no call was paid for yet: only the cheapest model is called",
   explore: "a trial, to learn what a model is worth",
   cheapest: "the budget is used up: the cheapest model",
   hold: "the model that its run or conversation has",
