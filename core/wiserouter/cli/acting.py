@@ -115,6 +115,8 @@ def model(
     cache_read_usd: Annotated[float | None, typer.Option(help="Of an input token read from a cache.")] = None,
     cache_write_usd: Annotated[float | None, typer.Option(help="Of an input token written to a cache.")] = None,
     reasoning_usd: Annotated[float | None, typer.Option(help="Of a reasoning token.")] = None,
+    no_max_share: Annotated[bool, typer.Option("--no-max-share", help="Take the order for its share back.")] = False,
+    no_price: Annotated[bool, typer.Option("--no-price", help="Take the order for its price back.")] = False,
     configured: Annotated[bool, typer.Option("--configured", help="Take all orders for it back.")] = False,
     by: By = "",
     key: Key = "",
@@ -130,8 +132,13 @@ def model(
     """
     price = _price(input_usd, output_usd, cache_read_usd, cache_write_usd, reasoning_usd)
     given = _given(retired=retire, max_share=max_share, price=price)
+    back = _given(max_share=no_max_share or None, price=no_price or None)
+    if both := given.keys() & back.keys():
+        raise InvalidInput(f"an order is given or taken back, got both for {', '.join(sorted(both))}")
+    given |= dict.fromkeys(back)
     if configured == bool(given):
-        raise InvalidInput("model needs --retire, --bring-back, --max-share, a price, or --configured alone")
+        kinds = "--retire, --bring-back, --max-share, a price, --no-max-share, --no-price"
+        raise InvalidInput(f"model needs {kinds}, or --configured alone")
 
     def ordered(orders: Orders) -> tuple[Orders, OrderAnswer]:
         former = orders.models.get(name, ModelOrder())

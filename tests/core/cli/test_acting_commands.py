@@ -89,6 +89,13 @@ def test_a_price_has_the_kinds_of_the_route(store, router):
     follow(router)
     router.decide("hi")
     assert router.pool.by_name["large"].price == Price(3e-6, 1e-5, 1e-7, 4e-6, 9e-6)
+    run("model", "large", "--store", store, "--max-share", 0.5, "--no-price")
+    run("model", "large", "--store", store, "--retire", "--no-max-share")
+    follow(router)
+    router.decide("hi")
+    order = router.orders.models["large"]
+    assert (order.price, order.max_share, order.retired) == (None, None, True)
+    assert router.pool.by_name["large"].price == Price(3e-6, 1.5e-5)
 
 
 def test_the_mode_is_ordered(store, router):
@@ -104,6 +111,7 @@ def test_the_mode_is_ordered(store, router):
         (["budget", "--scope", "none", "--amount", 1], InvalidInput, "have a budget .* got 'none': wiserouter"),
         (["model", "large"], InvalidInput, "needs --retire"),
         (["model", "large", "--input-usd", 1], InvalidInput, "got one of them"),
+        (["model", "large", "--max-share", 0.5, "--no-max-share"], InvalidInput, "got both for max_share"),
         (["model", "large", "--cache-read-usd", 1e-7], InvalidInput, "--input-usd and --output-usd, .* kinds alone"),
         (["model", "large", "--input-usd", 0.15, "--output-usd", 0.6], UnlikelyPrice, "150,000 USD per million tokens"),
         (["mode", "route", "--share", 0.5], InvalidInput, "for the mode shadow"),
