@@ -34,7 +34,8 @@ class ConversationFigures:
     always_stay_usd : float, USD
         What those calls would have cost, had the first model of each conversation served all of it.
     never_stay_usd : float, USD
-        What they would have cost without any cached prefix, as for calls that do not know of each other.
+        What they would have cost without any cached prefix of their conversation, as for calls that do not know of each
+        other.
     """
 
     unit: str
@@ -73,14 +74,11 @@ class ConversationCounts:
         self._prompt_tokens[name] += usage.input_tokens
         self._charged_usd += charged_usd
         self._missed_usd += missed_usd - state.missed_usd
-        first = pool.by_name.get(state.first_model)
-        warm_tokens = min(state.prompt_tokens, usage.input_tokens)
-        if first is None or first.price is None or price is None:
-            self._always_stay_usd += charged_usd
+        self._always_stay_usd += _staying_usd(state, pool, name, charged_usd, usage)
+        if price is None or not state.prompt_tokens:  # what a first call reads is not of its conversation
             self._never_stay_usd += charged_usd
-            return
-        self._always_stay_usd += cost_usd(first.price, _with_read(usage, warm_tokens))
-        self._never_stay_usd += cost_usd(price, _with_read(usage, 0))
+        else:
+            self._never_stay_usd += cost_usd(price, _with_read(usage, 0))
 
     def missed_usd(self, state: Conversation, price: Price | None, usage: Usage) -> float:
         """Return the amount paid for tokens of the prefix that a warm model would have read from its cache.
@@ -115,6 +113,15 @@ class ConversationCounts:
             always_stay_usd=self._always_stay_usd,
             never_stay_usd=self._never_stay_usd,
         )
+
+
+def _staying_usd(state: Conversation, pool: Pool, name: str, charged_usd: float, usage: Usage) -> float:
+    """Return the cost of a call, had the first model served all of its conversation."""
+    first = pool.by_name.get(state.first_model)
+    if first is None or first.price is None or {state.first_model, *state.warm} == {name}:
+        return charged_usd  # it did serve all of it
+    prefix = state.prompt_tokens if state.prompt_tokens >= MIN_CACHEABLE_TOKENS else 0
+    return cost_usd(first.price, _with_read(usage, min(max(prefix, usage.cache_read_tokens), usage.input_tokens)))
 
 
 def _with_read(usage: Usage, read_tokens: int) -> Usage:
