@@ -375,8 +375,8 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             The value of its reward relative to other requests, from 0.001 to 1,000; 1 by default. The budget is spent
             where value x reward gains most.
         conversation : str, optional
-            Your id of the conversation or run that the call belongs to; only a hash of it is kept. A call without text
-            goes on in the context of its conversation.
+            Your id of the conversation or run that the call belongs to; only a hash of it is kept. A call without text,
+            or with a short answer such as "yes, go on", goes on in the context of its conversation.
         caller : str, optional
             Tells equal ids of different callers apart.
         parent : str, optional

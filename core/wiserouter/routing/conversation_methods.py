@@ -15,6 +15,7 @@ from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, Unk
 from wiserouter.learning.source_scores import HUMAN
 from wiserouter.planning.value_mix import check_value
 from wiserouter.prompts.query import Query
+from wiserouter.prompts.short_answers import is_informative
 from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls, name_of_ended
 from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.keyed_draws import check_draw_key
@@ -38,6 +39,13 @@ class CallQuestion(NamedTuple):
     may_wait: bool
     draw_key: str | None
     value: float | None = None
+
+    @property
+    def asks(self) -> bool:
+        """True if it says what is asked for: "yes, go on" does not."""
+        if isinstance(self.text, str) and self.embedding is None and self.context is None:
+            return is_informative(self.text)
+        return self.text is not None or self.embedding is not None or self.context not in (None, NO_CONTEXT)
 
 
 class RouterConversations(RouterSettlement):
@@ -207,10 +215,8 @@ class RouterConversations(RouterSettlement):
 
     def _context_in(self, state: Conversation, call: CallQuestion) -> int | None:
         """Return the context of a call: that of its conversation, where it has no question of its own."""
-        if state.unit != "run":  # a run keeps that of its task
-            asks = call.text is not None or call.embedding is not None or call.context not in (None, NO_CONTEXT)
-            if asks:
-                return call.context
+        if state.unit != "run" and call.asks:  # a run keeps the context of its task
+            return call.context
         if not self._learner.context_names.has(state.contexts, state.contexts_version):
             return call.context
         kept = self._learner.present_context(state.decision_id, state.context, state.contexts_version)

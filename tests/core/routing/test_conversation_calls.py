@@ -279,6 +279,27 @@ def test_a_turn_without_text_goes_on_in_the_context_of_its_conversation():
         router.decide(conversation="other")
 
 
+def test_a_short_answer_goes_on_in_the_context_of_its_conversation():
+    estimates = Estimates(2, 2)
+    estimates.add_table(np.arange(2), np.full((2, 2), 0.5), np.tile((0.01, 0.01), (2, 1)))
+    router = WiseRouter(
+        [SMALL, LARGE],
+        Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5]),
+        encoder=lambda texts: np.array([[0.0, 1.0] if "parser" in text else [1.0, 0.0] for text in texts]),
+        policy=Offline(),
+        estimates=estimates,
+        conversations=Conversations(),
+        seed=0,
+    )
+    router.start(Budget(100.0, horizon=100))
+    turns = ["fix the parser", "yes, go on", "write a poem", "ok"]
+    assert [router.decide(turn, conversation="chat").context for turn in turns] == [1, 1, 0, 0]
+    assert router.decide("yes, go on", conversation="other").context == 0
+    assert router.decide("yes, go on", conversation="chat", embedding=[0.0, 1.0]).context == 1
+    with pytest.raises(InvalidInput, match="text must be a string"):
+        router.decide(5, conversation="chat")
+
+
 def test_a_warm_model_is_kept_where_switching_costs_more_than_it_gains():
     models = [Model(name, Price(p, 4 * p, cache_read=p / 10)) for name, p in (("plain", 2e-6), ("better", 3e-6))]
     estimates = Estimates(1, 2)
