@@ -17,6 +17,10 @@ from wiserouter_langchain import RunnableWiseRouter, WiseRouterMiddleware
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+def stub(model):
+    return StubChat(model=model, profile={"max_input_tokens": 10_000})
+
+
 def examples(page, section):
     """Return the Python examples of a section."""
     text = (DOCS / page).read_text().split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
@@ -25,9 +29,8 @@ def examples(page, section):
 
 def test_the_agent_under_a_run_budget():
     (code,) = examples("agents.md", "LangChain")
-    profile = {"max_input_tokens": 10_000}
     names = {
-        **{name: lambda model: StubChat(model=model, profile=profile) for name in ("ChatOpenAI", "ChatAnthropic")},
+        **dict.fromkeys(("ChatOpenAI", "ChatAnthropic"), stub),
         **{one.__name__: one for one in (Budget, RunnableWiseRouter, WiseRouterMiddleware, create_agent)},
         "tools": [weather],
     }
@@ -44,6 +47,20 @@ def test_the_loop_of_feedback():
     chain = ChatPromptTemplate.from_messages([("human", "{question}")]) | llm | StrOutputParser()
     exec(code, {"chain": chain, "llm": llm, "uuid4": uuid4, "examples": [("Why?", "soft"), ("Who?", "dog")]})
     assert llm.core.estimates.labels.sum() == 102
+
+
+def test_the_first_page_shows_how_a_chain_gives_feedback():
+    (code,) = examples("../README.md", "LangChain")
+    names = {
+        **dict.fromkeys(("ChatOpenAI", "ChatAnthropic"), stub),
+        "prompt": ChatPromptTemplate.from_messages([("human", "{question}")]),
+        "parser": StrOutputParser(),
+        "uuid4": uuid4,
+        "examples": [("Why?", "soft"), ("Who?", "dog")],
+    }
+    code = code.replace("    cap_output", '    prices={"gpt-mini": small, "claude-big": large},\n    cap_output')
+    exec(code, {**names, **PRICES}, names)
+    assert names["llm"].core.estimates.labels.sum() == 3
 
 
 @pytest.mark.parametrize("page", ["agents.md", "langchain.md"])
