@@ -38,6 +38,7 @@ from wiserouter.routing.score_warnings import score_warnings
 from wiserouter.routing.shadow import Shadow
 from wiserouter.routing.short_budget import warn_if_short
 from wiserouter.routing.status import Status, status_of, status_with_judge
+from wiserouter.routing.status_text import html_of_router, text_of_router
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
 from wiserouter.stores.day_buckets import Cells, DayBuckets
@@ -91,11 +92,10 @@ class RouterAdministration(RouterMode, RouterKnowledge):
         """Called by `add_model` before anything is changed; an adapter refuses a model that it could not call."""
 
     def __repr__(self) -> str:
-        names, n_contexts = self.pool.names, self.contexts.n_contexts
-        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        contexts = "1 context" if n_contexts == 1 else f"{n_contexts} contexts"
-        store = "a shared store" if self.durable else "memory"
-        return f"<{type(self).__name__}: {shown}; {contexts}, {type(self.policy).__name__}, budgets in {store}>"
+        return text_of_router(self)
+
+    def _repr_html_(self) -> str:
+        return html_of_router(self)
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(

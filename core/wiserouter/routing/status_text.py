@@ -1,13 +1,15 @@
-"""The status of a budget as a few lines of text, and as a small table for notebooks."""
+"""The status of a budget as a few lines of text, a router as one, and both as small tables for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 from wiserouter.pricing.amounts import usd, usd_per_1000
+from wiserouter.pricing.pool import Pool
+from wiserouter.prompts.contexts import Contexts
 
 
 def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -37,8 +39,51 @@ def text_of(status: Mapping[str, Any]) -> str:
 
 def html_of(status: Mapping[str, Any]) -> str:
     """Return the status of a scope as an HTML table."""
-    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows_of(status))
-    return f"<table><caption>scope {escape(status['scope'])}</caption>{cells}</table>"
+    return _table(f"scope {status['scope']}", rows_of(status))
+
+
+class RouterParts(Protocol):
+    """What is said of a router."""
+
+    @property
+    def pool(self) -> Pool:
+        """The models."""
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts."""
+
+    @property
+    def policy(self) -> object:
+        """The rule that chooses."""
+
+    @property
+    def durable(self) -> bool:
+        """True if budgets are in a shared store."""
+
+
+def text_of_router(router: RouterParts) -> str:
+    """Return what a router is, on one line."""
+    models, contexts, policy, store = _parts(router)
+    return f"<{type(router).__name__}: {models}; {contexts}, {policy}, budgets in {store}>"
+
+
+def html_of_router(router: RouterParts) -> str:
+    """Return what a router is as an HTML table."""
+    names = ("models", "contexts", "policy", "budgets in")
+    return _table(type(router).__name__, list(zip(names, _parts(router), strict=True)))
+
+
+def _parts(router: RouterParts) -> tuple[str, str, str, str]:
+    names, n_contexts = router.pool.names, router.contexts.n_contexts
+    models = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    contexts = "1 context" if n_contexts == 1 else f"{n_contexts} contexts"
+    return models, contexts, type(router.policy).__name__, "a shared store" if router.durable else "memory"
+
+
+def _table(caption: str, rows: Sequence[tuple[str, str]]) -> str:
+    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
+    return f"<table><caption>{escape(caption)}</caption>{cells}</table>"
 
 
 def _name(window: Mapping[str, Any]) -> str:

@@ -68,6 +68,13 @@ def test_the_status_still_compares_and_represents_its_fields():
     assert status.as_dict()["amount_usd"] == 0.7
 
 
+def test_a_notebook_shows_what_a_router_is():
+    html = WiseRouter([Model("<b>small</b>", Price(1e-6, 1e-6))], seed=0)._repr_html_()
+    assert html.startswith("<table><caption>WiseRouter</caption>")
+    assert "<th>models</th><td>&lt;b&gt;small&lt;/b&gt;</td>" in html
+    assert "<th>budgets in</th><td>memory</td>" in html
+
+
 def test_a_router_says_what_it_is(tmp_path):
     assert repr(router(Budget(1.0, 10))) == "<WiseRouter: small, large; 1 context, Offline, budgets in memory>"
     shared = router(Budget(1.0, 10), store=f"sqlite:///{tmp_path}/b.db")
