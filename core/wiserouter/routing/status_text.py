@@ -42,7 +42,7 @@ def html_of(status: Mapping[str, Any]) -> str:
     return _table(f"scope {status['scope']}", rows_of(status))
 
 
-class RouterParts(Protocol):
+class DescribedRouter(Protocol):
     """What is said of a router."""
 
     @property
@@ -62,19 +62,19 @@ class RouterParts(Protocol):
         """True if budgets are in a shared store."""
 
 
-def text_of_router(router: RouterParts) -> str:
-    """Return what a router is, on one line."""
+def text_of_router(router: DescribedRouter) -> str:
+    """Return one line about a router."""
     models, contexts, policy, store = _parts(router)
     return f"<{type(router).__name__}: {models}; {contexts}, {policy}, budgets in {store}>"
 
 
-def html_of_router(router: RouterParts) -> str:
-    """Return what a router is as an HTML table."""
+def html_of_router(router: DescribedRouter) -> str:
+    """Return an HTML table about a router."""
     names = ("models", "contexts", "policy", "budgets in")
     return _table(type(router).__name__, list(zip(names, _parts(router), strict=True)))
 
 
-def _parts(router: RouterParts) -> tuple[str, str, str, str]:
+def _parts(router: DescribedRouter) -> tuple[str, str, str, str]:
     names, n_contexts = router.pool.names, router.contexts.n_contexts
     models = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     contexts = "1 context" if n_contexts == 1 else f"{n_contexts} contexts"
