@@ -111,7 +111,7 @@ def _usage_of(answered: object) -> dict[str, Any] | None:
     """
     try:
         usage = fields_of(json.loads(str(answered))).get("usage")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(usage, MAPPING):
         return None

@@ -252,6 +252,8 @@ def read_models(path: Path) -> list[Model]:
         raise
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path} must be JSON, got {error}: is the file complete?") from error
+    except RecursionError as error:
+        raise InvalidInput(f"{path} must be JSON that is not nested this deep: flatten it") from error
     except (ValueError, TypeError) as error:
         raise InvalidInput(
             f'{path}: prices must read {{"model": {{"price": {{"input": 1e-6, "output": 2e-6}}, '

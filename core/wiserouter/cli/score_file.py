@@ -82,7 +82,7 @@ class ScoreFile:
         try:
             line: dict[str, Any] = json.loads(text)
             sound = line["source"] == self.source and names <= line.keys()
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             sound = False
         if not sound:
             raise InvalidInput(

@@ -96,7 +96,7 @@ class PullState:
             handed, latest_s = dict(kept["handed"]), dict(kept.get("latest_s", {}))
             names = kept.get("platform", ""), kept.get("metric", "")
             return cls(since_s, kept["page"], newest_s, handed, latest_s, *names)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidInput(f"{path} must hold the state of a pull, got something else: delete it") from error
 
     def write(self, path: Path | None) -> None:

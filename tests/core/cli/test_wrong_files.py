@@ -73,6 +73,26 @@ def test_a_price_file_is_an_object_of_models_in_json(shell, log, tmp_path):
         assert says in failed.stderr
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("batch", "route", "deep.jsonl", "--artifact", "ARTIFACT", "--budget", "1", "-o", "night"),
+        ("fit", "LOG", "-o", "r.wise", "--prices", "deep.jsonl"),
+        ("judge", "LOG", "--answer", "prompt", "--model", "prompt", "--with", "json:loads", "-o", "deep.jsonl"),
+        ("feedback", "pull", "langfuse", "--to", "http://127.0.0.1:9", "--state", "deep.jsonl"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_json_that_is_nested_too_deep_is_refused_with_one_line(shell, log, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    WiseRouter.fit(log, n_contexts=1).save("a.wise")
+    (tmp_path / "deep.jsonl").write_text(f'{{"prompt": {"[" * 100_000}{"]" * 100_000}}}\n')
+    failed = shell(*({"LOG": log, "ARTIFACT": "a.wise"}.get(part, part) for part in command))
+    assert failed.returncode == 2
+    assert "deep.jsonl" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
 def test_scores_of_a_judge_go_to_a_file_of_their_own(shell, log, tmp_path):
     copy = shutil.copy(log, tmp_path / "calls.parquet")
     for output, says in ((copy, "must not be a file that is read"), (tmp_path / "s.csv", "must be a .jsonl file")):

@@ -64,7 +64,7 @@ def read_queries(path: Path) -> list[ArenaQuery]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         queries = [ArenaQuery(str(_first(entry, _INDEX)), str(_first(entry, _PROMPT))) for entry in entries]
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise InvalidInput(
             f"{path}: a list of objects with {_INDEX[0]!r} and {_PROMPT[1]!r} is wanted, as RouterArena's "
             f"prep_datasets.py writes it: {error!r}"

@@ -98,7 +98,7 @@ def _verdict_lines(lines: Iterable[str], path: Path | None) -> Iterator[dict[str
             amounts = [line["begun_usd"]] if "begun_usd" in line else [line["spent_usd"], line["answer_usd"] or 0.0]
             preference = line.get("preference") or 0.0
             right = isinstance(line["id"], str) and min(amounts) >= 0.0 and 0.0 <= preference <= 1.0
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             right = False
         if not right:
             raise InvalidInput(f"{path} must hold verdicts of former runs, got another line, number {number}")

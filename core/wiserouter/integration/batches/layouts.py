@@ -92,7 +92,7 @@ def custom_ids(path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8")
         lines = json.loads(text)["requests"] if whole else [json.loads(line) for line in text.splitlines()]
         return [str(line.get("custom_id") or line["key"]) for line in lines]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput(f"{path} must be a batch file of a round, and is none", value=path) from error
 
 

@@ -76,6 +76,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 value = json.loads(text)
             except ValueError as error:
                 raise InvalidInput(f"{path}, line {at} must be JSON: {error}: is the file complete?") from error
+            except RecursionError as error:
+                raise InvalidInput(f"{path}, line {at} must not be nested this deep: flatten it") from error
             if not isinstance(value, dict):
                 raise InvalidInput(f"{path}, line {at} must be an object, got {type(value).__name__}")
             yield at, value
