@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from numpy.typing import ArrayLike
@@ -11,12 +12,20 @@ from wiserouter.budgets.run_caps import name_of_cap
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.identity import conversation_key
 from wiserouter.conversations.settings import Conversations
-from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, UnknownConversation, UnknownDecision
+from wiserouter.errors import (
+    AlreadySettled,
+    BudgetExhausted,
+    InvalidInput,
+    RunBudgetExhausted,
+    StoreUnavailable,
+    UnknownConversation,
+    UnknownDecision,
+)
 from wiserouter.learning.source_scores import HUMAN
 from wiserouter.planning.value_mix import check_value
 from wiserouter.prompts.query import Query
 from wiserouter.prompts.short_answers import is_informative
-from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls, name_of_ended
+from wiserouter.routing.conversation_calls import KEPT_TTLS, MAX_ATTEMPTS, ConversationCalls, name_of_ended
 from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.keyed_draws import check_draw_key
 from wiserouter.routing.settlement import RouterSettlement
@@ -164,7 +173,13 @@ class RouterConversations(RouterSettlement):
         parent_key = "" if parent is None else conversation_key(parent, owner)
         for _ in range(MAX_ATTEMPTS):
             state = calls.opened(key, scope, parent_key)
-            record, query = self._reserved_in(calls, state, call)
+            try:
+                record, query = self._reserved_in(calls, state, call)
+            except RunBudgetExhausted:
+                if state.parent and not state.version:  # its own parts draw on the same budget
+                    with suppress(StoreUnavailable):
+                        self._store.keep_conversation(state, KEPT_TTLS * calls.settings.ttl_s)
+                raise
             is_kept = False
             try:
                 is_kept = calls.decided(state, record)

@@ -174,6 +174,17 @@ def test_a_part_of_a_run_draws_on_the_budget_of_the_whole():
         router.decide("look it up", conversation="helper-of-helper", parent="helper", input_tokens=100_000)
 
 
+def test_a_part_that_was_refused_has_parts_that_draw_on_the_same_budget():
+    router = fitted(run_budget_usd=0.05)
+    with pytest.raises(RunBudgetExhausted):
+        serve(router, "agent", 100)
+    for part, parent in (("helper", "agent"), ("helper-of-helper", "helper"), ("last", "helper-of-helper")):
+        with pytest.raises(RunBudgetExhausted):
+            router.decide("look it up", conversation=part, parent=parent, input_tokens=100_000)
+    router.end("agent")
+    assert serve(router, "helper", 1)[0].visit == "first"
+
+
 def test_calls_of_one_run_at_once_share_one_model_and_one_budget():
     router = fitted(budget=Budget(5.5, horizon=100), run_budget_usd=0.2)
     for run in range(10):
