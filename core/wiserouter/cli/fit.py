@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import fields
 from pathlib import Path
 from shlex import quote
@@ -99,14 +99,13 @@ def fit(
     if source.failed_lines:
         err.print(f"left out {source.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
-    named = {*source.models, *(split_arm(name).model for name in source.models)}
     with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         router = WiseRouter.fit(
             source,
             encoder=encoder if first is None or first.encoder is None else first.encoder,
             n_contexts=contexts,
             contexts=None if first is None else first.contexts,
-            models=priced and used_prices(priced, named, "log"),
+            models=priced and used_prices(priced, arm_names(source.models), "log"),
             estimator=estimator,
             rate_usd=budget_per_query,
             seed=seed,
@@ -117,6 +116,12 @@ def fit(
     if as_json:
         return print_json(_fields(router, output, digest))
     return _show(router, output, estimator, contexts_are_own=first is None)
+
+
+def arm_names(models: Iterable[str]) -> set[str]:
+    """Return the names of models, and those of the models whose arms they are."""
+    named = set(models)
+    return named | {split_arm(name).model for name in named}
 
 
 def used_prices(priced: Sequence[Model], known: Set[str], place: str) -> list[Model]:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.cli.fit import names, read_models
+from wiserouter.cli.fit import arm_names, names, read_models, used_prices
 from wiserouter.cli.log_options import (
     CostColumn,
     EffortColumn,
@@ -51,7 +51,6 @@ from wiserouter.evaluation.table import Table
 from wiserouter.learning.residuals.model_selection import MEANS
 from wiserouter.planning.policies import Offline
 from wiserouter.pricing.amounts import usd
-from wiserouter.pricing.prices import Price
 from wiserouter.router import WiseRouter
 
 
@@ -105,6 +104,7 @@ def replay(
         budgets[0].amount_usd if len(budgets) == 1 and budgets[0].per_query else None,
     )
     loaded = WiseRouter.load(router) if router else None
+    priced = read_models(prices) if prices else None
     source = read_log(
         log,
         models=names(models),
@@ -115,7 +115,7 @@ def replay(
         cost=cost,
         scale=scale,
         joined=joined,
-        prices=_prices(prices),
+        prices={one.name: one.price for one in priced or () if one.price is not None},
         read=open_log,
     )
     found = table_of(source)
@@ -124,7 +124,8 @@ def replay(
         check_dense_only(
             limit=limit != "expected", accounting=accounting != "actual", estimator=estimator != MEANS, plot=bool(plot)
         )
-        return replay_sparse(source, found, budgets, each_seed, loaded, encoder, contexts, as_json=as_json)
+        known = priced and used_prices(priced, arm_names(found.models), "log")
+        return replay_sparse(source, found, budgets, each_seed, loaded, encoder, contexts, known, as_json=as_json)
     full, dropped = complete_queries(found)
     if dropped:
         err.print(f"left out {dropped} of {len(found.prompts)} queries without a score or a cost: try --off-policy")
@@ -138,11 +139,6 @@ def replay(
                 if as_json:
                     print_json(one.as_dict())
     return _finish(runs, setup, source.name, plot, as_json=as_json)
-
-
-def _prices(file: Path | None) -> dict[str, Price]:
-    """Return the prices of a file by model; none without a file."""
-    return {one.name: one.price for one in read_models(file) if one.price is not None} if file else {}
 
 
 class _ReplayOptions(NamedTuple):

@@ -21,6 +21,7 @@ from wiserouter.evaluation.sparse_replay import (
 from wiserouter.evaluation.table import Table
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.pricing.amounts import usd
+from wiserouter.pricing.pool import Model
 from wiserouter.router import WiseRouter
 
 
@@ -32,6 +33,7 @@ def replay_sparse(
     loaded: WiseRouter | None,
     encoder: str,
     n_contexts: int,
+    models: Sequence[Model] | None,
     *,
     as_json: bool,
 ) -> None:
@@ -50,7 +52,7 @@ def replay_sparse(
     with progress(quiet=as_json) as bars:
         for seed in bars.track(seeds, description="learning and estimating"):
             if loaded is None:
-                parts = judged_halves(called, seed=seed, encoder=encoder, n_contexts=n_contexts)
+                parts = judged_halves(called, seed=seed, encoder=encoder, n_contexts=n_contexts, models=models)
             else:
                 parts = [judged(loaded, called)]
             done += [estimate(parts, budget.total_usd(len(called.prompts)), seed) for budget in budgets]

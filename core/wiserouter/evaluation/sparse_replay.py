@@ -31,6 +31,7 @@ from wiserouter.evaluation.replay import check_pool, embeddings_of
 from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.planning.plan import Plan
+from wiserouter.pricing.pool import Model
 from wiserouter.prompts.encoders import EncoderLike
 from wiserouter.router import WiseRouter
 from wiserouter.types import FloatArray, IntArray
@@ -136,20 +137,40 @@ def _asked(table: Table) -> NDArray[np.bool_]:
     return np.asarray(~(np.isnan(table.reward) & np.isnan(table.cost_usd)))
 
 
-def judged_halves(table: Table, *, seed: int, encoder: EncoderLike = "tfidf", n_contexts: int = 16) -> list[JudgedPlan]:
+def judged_halves(
+    table: Table,
+    *,
+    seed: int,
+    encoder: EncoderLike = "tfidf",
+    n_contexts: int = 16,
+    models: Sequence[Model] | None = None,
+) -> list[JudgedPlan]:
     """Fit a router on each half of the queries, and let the calls of the other half judge its plan.
+
+    Parameters
+    ----------
+    table : Table
+        The queries.
+    seed : int
+        Seed of the halves and of the clusters.
+    encoder : str, callable or Encoder, default "tfidf"
+        The encoder.
+    n_contexts : int, default 16
+        Number of contexts.
+    models : sequence of Model, optional
+        What is known of the models beside the log: their prior qualities and prices decide where scores do not.
 
     Raises
     ------
     InvalidInput
-        If the table has only one query, or a half no cost of a model.
+        If the table has only one query, or a half no cost of a model; or if a model is not in the table.
     """
     n = len(table.prompts)
     if n < 2:
         raise InvalidInput(f"a replay must have two queries or more, to learn from and to route, got {n}", value=n)
     halves = [table.rows(half) for half in random_halves(n, seed)]
     routers = [
-        WiseRouter.fit(RoutingLog.from_arrays(*half), encoder=encoder, n_contexts=n_contexts, seed=seed)
+        WiseRouter.fit(RoutingLog.from_arrays(*half), encoder=encoder, n_contexts=n_contexts, models=models, seed=seed)
         for half in halves
     ]
     return [judged(router, half) for router, half in zip(routers, halves[::-1], strict=True)]

@@ -215,6 +215,17 @@ def test_replay_reads_the_logs_that_fit_reads(sparse, tmp_path):
         assert figures[1][outcome]["mean"] == pytest.approx(figures[0][outcome]["mean"], rel=0.02)
 
 
+def test_replay_of_a_log_without_scores_takes_the_priors_as_fit_does(tmp_path):
+    rows = [{"prompt": f"{i}", "model": ("low", "high")[i % 2], "cost_usd": (1e-3, 1e-2)[i % 2]} for i in range(600)]
+    pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
+    price = {"input": 1e-6, "output": 1e-6}
+    for score, chosen in ((0.9, "high"), (0.1, "low")):
+        known = {"low": {"price": price, "score": 0.5}, "high": {"price": price, "score": score}}
+        (tmp_path / "prices.json").write_text(json.dumps(known))
+        options = ("--prices", tmp_path / "prices.json", "--budget", 7.5, "--contexts", 1, "--json")
+        assert json.loads(wiserouter("replay", tmp_path / "log.parquet", *options))["models"][chosen] == 1.0
+
+
 @pytest.mark.parametrize(
     "option", [("--limit", "hard"), ("--accounting", "paper"), ("--estimator", "ridge"), ("--plot", "r.png")]
 )
