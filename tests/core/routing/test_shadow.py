@@ -11,11 +11,11 @@ from wiserouter import Budget, Contexts, Estimates, Model, Offline, Price, Shado
 from wiserouter.budgets.changes import BudgetChange
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.cli import app
-from wiserouter.cli.shadow import lines_of, report_of
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownModel
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import gain, incumbents
+from wiserouter.evaluation.off_policy.shadow_report import lines_of, report_of
 from wiserouter.evaluation.off_policy.steady_shares import shares_are_steady
 from wiserouter.operating.savings import savings
 from wiserouter.routing.journal_reader import JournalReader

@@ -1,5 +1,6 @@
 """The operator's page: its files and their headers, and what its scripts keep from doing."""
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -12,19 +13,20 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 import wiserouter_litellm.operating.page
 from support.groups import fitted
-from wiserouter import Budget, Usage
+from wiserouter import Budget, Shadow, Usage
 from wiserouter.integration import BudgetChange
 from wiserouter.planning.policy import Rule
 from wiserouter_litellm.groups.scopes import GroupScope
 from wiserouter_litellm.operating.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
 from wiserouter_litellm.operating.page.latest import MOST, DecisionsOfRouters
+from wiserouter_litellm.operating.page.shadow import LEAST_S, ShadowReports
 from wiserouter_litellm.operating.proxy_routes import mount
 from wiserouter_litellm.settlement.recorder import Recorder
 
 ASSETS = Path(wiserouter_litellm.operating.page.__file__).parent / "assets"
 OURS = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" not in path.parts]
 VENDORED = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" in path.parts]
-DATA = [f"/wiserouter/{name}?group=wise" for name in ("history", "kinds", "spend", "decisions")]
+DATA = [f"/wiserouter/{name}?group=wise" for name in ("history", "kinds", "spend", "decisions", "shadow")]
 
 
 class RouterAsGroup:
@@ -135,6 +137,27 @@ async def test_decisions_are_listed_with_their_outcomes_the_last_one_first(clien
     assert (rows[2]["cost_usd"], rows[2]["score"], rows[2]["answered_by"]) == (0.25, 0.75, "large")
     rows = (await client.get("/wiserouter/decisions?group=wise&most=1")).json()["decisions"]
     assert [row["id"] for row in rows] == [third.id]
+
+
+async def test_what_shadow_mode_would_have_spent_and_gained_is_shown(client, group, tmp_path):
+    assert (await client.get("/wiserouter/shadow?group=wise")).json() == {"group": "wise", "share": None}
+    group.router.shadow = Shadow(share=0.5)
+    group.router.start(Budget(10.0, 100))
+    found = (await client.get("/wiserouter/shadow?group=wise")).json()
+    assert "set journal: FILE in the group" in found["missing"]
+    router, clock = group.router, Clock()
+    reports = ShadowReports(clock)
+    router.journal_to(tmp_path / "journal.jsonl")
+    assert "the journal must hold calls of shadow mode" in reports.of(router)["missing"]
+    for i in range(40):
+        router.charge(router.observe(context=0, incumbent="small", draw_key=str(i)), 0.25)
+    assert "missing" in reports.of(router)
+    clock.now_s += LEAST_S
+    report = reports.of(router)
+    assert (report["calls"], report["spent_usd"]) == (40, pytest.approx(10.0))
+    assert any(line.startswith("Spend per call: ") for line in report["lines"])
+    json.dumps(report, allow_nan=False)
+    router.journal.close()
 
 
 def test_no_more_than_the_latest_decisions_are_kept(group):

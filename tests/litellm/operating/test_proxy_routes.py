@@ -30,6 +30,7 @@ ROUTES = {
     "/wiserouter/plan": "GET",
     "/wiserouter/history": "GET",
     "/wiserouter/kinds": "GET",
+    "/wiserouter/shadow": "GET",
     "/wiserouter/spend": "GET",
     "/wiserouter/decisions": "GET",
     "/wiserouter/savings": "GET",

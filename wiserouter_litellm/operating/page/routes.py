@@ -17,6 +17,7 @@ from wiserouter_litellm.operating.group_names import groups_named
 from wiserouter_litellm.operating.page.history import SpendHistory, keep_reading
 from wiserouter_litellm.operating.page.kinds import kinds_of
 from wiserouter_litellm.operating.page.latest import MOST, DecisionsOfRouters
+from wiserouter_litellm.operating.page.shadow import ShadowReports
 from wiserouter_litellm.operating.page.spend import MAX_DAYS, spend_by_kind
 from wiserouter_litellm.operating.route_guard import RETRY_AFTER_S, GuardedRoute
 
@@ -34,7 +35,7 @@ class OperatorPage:
 
     def __init__(self, groups: Callable[[], Mapping[str, Group]]) -> None:
         self._groups = groups
-        self._history, self._decisions = SpendHistory(), DecisionsOfRouters()
+        self._history, self._decisions, self._shadow = SpendHistory(), DecisionsOfRouters(), ShadowReports()
         keep_reading(self._history, groups)
 
     def watch(self, groups: Iterable[Group]) -> None:
@@ -48,6 +49,7 @@ class OperatorPage:
         router.add_api_route("/kinds", self.kinds, methods=["GET"])
         router.add_api_route("/spend", self.spend, methods=["GET"])
         router.add_api_route("/decisions", self.decisions, methods=["GET"])
+        router.add_api_route("/shadow", self.shadow, methods=["GET"])
         return router
 
     def history(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
@@ -73,6 +75,14 @@ class OperatorPage:
     def decisions(self, group: Name, most: Annotated[int, Query(ge=1, le=MOST)] = 50) -> dict[str, Any]:
         """Return the latest decisions of this worker, the last one first."""
         return {"group": group, "decisions": self._decisions.rows(self._found(group)[1].router, most)}
+
+    def shadow(self, group: Name) -> dict[str, Any]:
+        """Return the report on a group in shadow mode, by its journal, or why there is none."""
+        _, found = self._found(group)
+        mode = found.router.shadow
+        if mode is None:
+            return {"group": group, "share": None}
+        return {"group": group, "share": mode.share, **self._shadow.of(found.router)}
 
     def _found(self, name: str) -> tuple[str, Group]:
         """Return the own name and the group of a name, which may be that of a budget that several groups share."""

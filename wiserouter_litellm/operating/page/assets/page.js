@@ -8,6 +8,7 @@ import kinds from "./cards/kinds.js";
 import models from "./cards/models.js";
 import plan from "./cards/plan.js";
 import savings from "./cards/savings.js";
+import shadow from "./cards/shadow.js";
 import spend from "./cards/spend.js";
 import teams from "./cards/teams.js";
 import { know } from "./colours.js";
@@ -17,7 +18,7 @@ import { Refused, ask, isKnown, use } from "./session.js";
 const EVERY_MS = 10_000;
 const OWN = "default";
 const DAYS = 30;
-const cards = [budget, plan, savings, spend, kinds, models, teams, feedback, decisions, health];
+const cards = [budget, plan, shadow, savings, spend, kinds, models, teams, feedback, decisions, health];
 const main = document.getElementById("main");
 const choices = document.getElementById("choices");
 const freshness = document.getElementById("freshness");
@@ -83,6 +84,7 @@ async function others(status) {
     history: ask("history", chosen),
     kinds: ask("kinds", chosen),
     decisions: ask("decisions", { group }),
+    shadow: ask("shadow", { group }),
     spend: ask("spend", { ...of, days: DAYS }),
     savings: ask("savings", { ...of, since: `${DAYS}d` }).then(({ groups }) => groups[status.budget ?? group] ?? null),
   };
