@@ -15,6 +15,9 @@ def written(path, text):
     return str(path)
 
 
+QUESTIONS = {"Aider polyglot": 225, "MMLU": 14_042, "MATH": 500, "tau-bench airline, retail, telecom": 278}
+
+
 def test_each_published_score_has_its_origin():
     rows = published_scores()
     assert len(rows) > 20
@@ -23,7 +26,9 @@ def test_each_published_score_has_its_origin():
         assert row.licence
         assert row.benchmark
         assert date.fromisoformat(row.date) < date(2027, 1, 1)
-        assert row.standard_error == pytest.approx((row.score * (1 - row.score) / 225) ** 0.5, abs=6e-4)
+        variance = row.score * (1 - row.score) / QUESTIONS[row.benchmark]
+        assert row.standard_error == pytest.approx(variance**0.5, abs=6e-4)
+    assert {row.family for row in rows} == {"agents", "code", "general", "maths"}
     for family in {row.family for row in rows}:
         assert PriorScores.open(family).rows == tuple(row for row in rows if row.family == family)
 
@@ -31,6 +36,11 @@ def test_each_published_score_has_its_origin():
 @pytest.mark.parametrize("name", ["gpt-4.1", "openai/gpt-4.1", "GPT-4.1-2025-04-14", "azure/eu/gpt-4.1-20250414"])
 def test_provider_date_and_case_do_not_count(name):
     assert PriorScores.open("code").find("unheard of", name).score == 0.524
+
+
+def test_an_arm_has_the_prior_of_its_effort():
+    models = [Model("gpt-5.2", params={"reasoning_effort": effort}) for effort in ("none", "low")]
+    assert [model.score for model in PriorScores.open("agents").applied(models)] == [0.637, None]
 
 
 @pytest.mark.parametrize("name", ["gpt-4", "gpt-4.1-turbo", "my-gpt-4.1", ""])
@@ -85,7 +95,7 @@ def test_what_is_neither_a_family_nor_a_file_is_named(value):
 
 
 def test_an_unknown_family_names_those_there_are():
-    with pytest.raises(InvalidInput, match=r"a family of published scores \(code\) or a \.csv file, got 'chess'"):
+    with pytest.raises(InvalidInput, match=r"a family of published scores \(agents, code, general, maths\) or a \.csv file, got 'chess'"):
         PriorScores.open("chess")
 
 

@@ -33,6 +33,7 @@ def test_scores_by_model_a_file_and_published_scores(tmp_path):
     (tmp_path / "own.csv").write_text("model,score,standard_error\nlarge,0.5,0.25\n")
     assert scores_with(str(tmp_path / "own.csv")) == {"small": unlisted, "large": (0.5, 4.0), "gpt-4.1": unlisted}
     assert scores_with("code") == {"small": unlisted, "large": unlisted, "gpt-4.1": (0.524, 20.0)}
+    assert scores_with("maths")["gpt-4.1"] == (0.821, 20.0)
     assert scores_with() == dict.fromkeys(("small", "large", "gpt-4.1"), unlisted)
 
 
