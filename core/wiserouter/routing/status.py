@@ -13,7 +13,7 @@ from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.judge_figures import JudgeFigures, figures_of
 from wiserouter.routing.score_warnings import score_warnings
 from wiserouter.routing.status_text import html_of, text_of
-from wiserouter.routing.unspent import why_unspent
+from wiserouter.routing.unspent import LEAST_SHARE, why_unspent
 
 if TYPE_CHECKING:
     from wiserouter.judging.judge import Judge
@@ -166,7 +166,7 @@ def status_of(
 ) -> Status:
     """Return the status of an account, with the yield of `plan` at its rate, and why money is left."""
     ledger = account.tightest
-    unspent = None if plan is None or estimates is None else why_unspent(plan, ledger.rate_usd, names, estimates)
+    unspent = None if plan is None or estimates is None else _unspent(plan, ledger, names, estimates)
     bought = None if plan is None else what_if(plan, max(ledger.rate_usd, plan.floor_usd), names)
     return Status(
         scope=scope,
@@ -183,6 +183,16 @@ def status_of(
         conversations=conversations,
         unspent=unspent,
     )
+
+
+def _unspent(plan: Plan, ledger: Ledger, names: tuple[str, ...], estimates: Estimates) -> str | None:
+    """Return why money is left; of a horizon that is over by what the budget gave for each of its requests."""
+    if ledger.horizon_left > 0:
+        return why_unspent(plan, ledger.rate_usd, names, estimates)
+    amount_usd = ledger.budget.amount_usd
+    if not ledger.left_usd > LEAST_SHARE * amount_usd:
+        return None
+    return why_unspent(plan, amount_usd / ledger.horizon, names, estimates)
 
 
 def status_with_judge(status: Status, judge: Judge | None, learner: Learner) -> Status:

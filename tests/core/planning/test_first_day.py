@@ -53,11 +53,21 @@ def test_without_scores_a_prior_quality_decides_and_the_budget_is_spent(scores, 
 def test_a_dear_model_of_a_lower_score_is_left_alone():
     router, chosen = first_day(pool((0.8, 0.6, 0.5)), 0.006)
     assert (chosen[100:] == 0).all()
+    over = router.status().unspent  # of its 400 requests
+    assert over.startswith("98% of the rate stays unspent: the budget gives $6.00 per 1,000, and by the estimates")
     router.set_budget(horizon=800)
     line = router.status().unspent
     assert line.startswith("98% of the rate stays unspent: the budget gives $5.90 per 1,000, and by the estimates")
     assert "no model is worth more than the plan's, mostly a, at $0.100 per 1,000" in line
     assert "0 scores of 400 calls are known: scores (reward) or prior qualities" in line
+
+
+def test_where_no_model_costs_more_a_smaller_budget_would_buy_as_much():
+    router, _ = first_day(pool((0.3, 0.6, 0.9)), 5 * COST_USD[2])
+    router.set_budget(horizon=800)
+    says = "scores of 400 calls are known, and no model costs more: a smaller budget buys as much"
+    assert router.status().unspent.endswith(says)
+    assert router.explain(router.decide()).unspent.endswith(says)
 
 
 def test_with_prices_alone_the_budget_buys_the_models_of_its_price():
