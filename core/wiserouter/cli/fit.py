@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from shlex import quote
@@ -27,6 +28,8 @@ from wiserouter.cli.output import check_no_input, check_writable, err, out, prin
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
+from wiserouter.fitting.imports.calls import time_of
+from wiserouter.fitting.imports.former_prices import FormerPrice
 from wiserouter.learning.residuals.model_selection import MEANS, CandidateScore, Comparison
 from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
@@ -250,9 +253,52 @@ def read_models(path: Path) -> list[Model]:
         If a price is likely that of a million tokens.
     """
     text = read_text(path)
+    with _reading_prices(path):
+        return [_model(name, given, path) for name, (given, _) in _entries(text, path).items()]
+
+
+def read_former_prices(path: Path) -> dict[str, list[FormerPrice]]:
+    """Return the former prices of the models of a price file, by `former_prices`; it raises as `read_models` does."""
+    text = read_text(path)
+    with _reading_prices(path):
+        return {name: former for name, (_, former) in _entries(text, path).items() if former}
+
+
+def _entries(text: str, path: Path) -> dict[str, tuple[dict[str, Any], list[FormerPrice]]]:
+    """Return the fields of each model of a price file, and its former prices."""
+    found = _object(json.loads(text, object_pairs_hook=_once), "the file")
+    entries = {name: dict(_object(given, f"{name!r}")) for name, given in found.items()}
+    former = {name: given.pop("former_prices", []) for name, given in entries.items()}
+    return {
+        name: (given, _former_prices(former[name], name, path, priced=given.get("price") is not None))
+        for name, given in entries.items()
+    }
+
+
+def _former_prices(given: object, name: str, path: Path, *, priced: bool) -> list[FormerPrice]:
+    what = f"former_prices of {name!r}"
+    if not isinstance(given, list):
+        raise TypeError(f"{what} must be a list, got {given!r}")
+    if given and not priced:
+        raise ValueError(f"{what} need a price, which holds after them")
+    return [_former_price(_object(one, what), what, name, path) for one in given]
+
+
+def _former_price(given: dict[str, Any], what: str, name: str, path: Path) -> FormerPrice:
+    before_s = time_of(given.get("before")) if isinstance(given.get("before"), str) else None
+    if before_s is None or given.keys() != {"before", "price"}:
+        raise ValueError(f'{what} must read [{{"before": "2026-03-01", "price": {{...}}}}], got {given!r}')
     try:
-        entries = _object(json.loads(text, object_pairs_hook=_once), "the file")
-        return [_model(name, _object(of_model, f"{name!r}"), path) for name, of_model in entries.items()]
+        return FormerPrice(before_s, _price(given["price"], what))
+    except UnlikelyPrice as error:
+        raise error.of(name, path) from None
+
+
+@contextmanager
+def _reading_prices(path: Path) -> Iterator[None]:
+    """Raise `InvalidInput` with the path where a price file is not as it should be."""
+    try:
+        yield
     except UnlikelyPrice:
         raise
     except json.JSONDecodeError as error:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from wiserouter.cli.fit import read_models
+from wiserouter.cli.fit import read_former_prices, read_models
 from wiserouter.cli.log_options import ScaleOption
 from wiserouter.cli.output import check_no_input, check_writable, out, print_json, progress, reporter, table
 from wiserouter.errors import InvalidInput
@@ -67,11 +67,14 @@ def import_log(
     wanted = Wanted(None if since is None else start_s(since, time.time()), group)
     reader = source_of(source)
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
+    former = read_former_prices(prices) if prices else {}
     taken = Scores(score, UNIT if scale is None else Scale.parse(scale))
     asked = Wanted(wanted.since_s if since and age_s(since) is None else None, group)
     terms = {"score": score, "scale": scale, "scores": sorted(map(str, scores or ())), "project": project}
+    if former:
+        terms["former_prices"] = repr(former)
     request = request_of(source, inputs, asked, terms, priced)
-    log = LogWriter(output, priced, CUT if source.startswith("litellm") else "", request=request)
+    log = LogWriter(output, priced, CUT if source.startswith("litellm") else "", request=request, former=former)
     with progress(quiet=as_json) as bars:
         told = reporter(bars)
         if any(one.startswith(_POSTGRES) for one in inputs):

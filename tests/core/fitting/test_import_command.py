@@ -173,3 +173,36 @@ def test_a_wrong_argument_is_refused(tmp_path, monkeypatch, arguments, says):
     assert done.exit_code != 0
     assert says in str(done.exception)
     assert "secret" not in str(done.exception)
+
+
+def test_a_call_is_priced_as_at_its_time(tmp_path):
+    began = ["2026-01-15T12:00:00Z", "2026-02-15T12:00:00Z", "2026-03-15T12:00:00Z"]
+    unpriced = {name: value for name, value in OBSERVATION.items() if name != "costDetails"}
+    write_lines(tmp_path / "a.jsonl", [{**unpriced, "id": f"c-{at}", "startTime": at} for at in began])
+    former = [
+        {"before": "2026-03-01", "price": {"input": 2e-6, "output": 0.0}},
+        {"before": "2026-02-01", "price": {"input": 3e-6, "output": 0.0}},
+    ]
+    prices = {"gpt-mini": {"price": {"input": 1e-6, "output": 0.0}, "former_prices": former}}
+    (tmp_path / "prices.json").write_text(json.dumps(prices))
+    done = run("langfuse", tmp_path / "a.jsonl", "--prices", tmp_path / "prices.json", "-o", tmp_path / "log.parquet")
+    assert done.exit_code == 0, done.output
+    costs = pl.read_parquet(tmp_path / "log.parquet")["cost_usd"].to_list()
+    assert costs == pytest.approx([300e-6, 200e-6, 100e-6])
+
+
+@pytest.mark.parametrize(
+    ("former", "says"),
+    [
+        ({"before": "2026-03-01"}, "must be a list"),
+        ([{"before": "last year", "price": {"input": 1e-6, "output": 1e-6}}], "must read"),
+        ([{"before": "2026-03-01", "price": {"input": 3.0, "output": 1e-6}}], "must be at most 0.001 USD per token"),
+    ],
+)
+def test_former_prices_that_make_no_sense_are_refused(former, says, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [OBSERVATION])
+    prices = {"gpt-mini": {"price": {"input": 1e-6, "output": 1e-6}, "former_prices": former}}
+    (tmp_path / "prices.json").write_text(json.dumps(prices))
+    options = ("--prices", tmp_path / "prices.json", "-o", tmp_path / "log.parquet")
+    refused = run("langfuse", tmp_path / "a.jsonl", *options)
+    assert says in str(refused.exception)

@@ -12,6 +12,7 @@ from typing import Any
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall
+from wiserouter.fitting.imports.former_prices import FormerPrices, price_at
 from wiserouter.fitting.imports.litellm import REDACTED
 from wiserouter.pricing.prices import Price, Usage, cost_usd
 from wiserouter.prompts.half_characters import without_halves
@@ -77,6 +78,8 @@ class LogWriter:
         For calls whose cost was not recorded.
     cut_mark : str
         A text that stands in a prompt that was cut.
+    former : mapping of str to sequence of FormerPrice, optional
+        Prices of before, for calls of that time.
 
     Attributes
     ----------
@@ -91,11 +94,20 @@ class LogWriter:
     on, so that no call is written twice.
     """
 
-    def __init__(self, path: Path, prices: dict[str, Price], cut_mark: str = "", *, request: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        prices: dict[str, Price],
+        cut_mark: str = "",
+        *,
+        request: dict[str, Any],
+        former: FormerPrices | None = None,
+    ) -> None:
         if path.suffix != ".parquet":
             raise InvalidInput(f"the log must be a .parquet file, got {path.name!r}", value=str(path))
         check_replaceable(path)
         self._path, self._prices, self._cut_mark, self._request = path, prices, cut_mark, request
+        self._former = former or {}
         self._parts = path.with_name(path.name + ".parts")
         self._rows: list[tuple[Any, ...]] = []
         self.counts, self._n_parts = ImportCounts(), 0
@@ -178,9 +190,10 @@ class LogWriter:
         return recorded if priced is None else priced
 
     def _priced(self, call: ImportedCall) -> float | None:
-        price = self._prices.get(call.model) or self._prices.get(call.model.rpartition("/")[2])
-        if price is None or call.input_tokens is None or call.output_tokens is None:
+        name = call.model if call.model in self._prices else call.model.rpartition("/")[2]
+        if name not in self._prices or call.input_tokens is None or call.output_tokens is None:
             return None
+        price = price_at(self._prices[name], self._former.get(name, ()), call.started_s)
         self.counts.priced += 1
         cached = min(call.cached_tokens or 0.0, call.input_tokens)
         return cost_usd(price, Usage(int(call.input_tokens), int(call.output_tokens), cache_read_tokens=int(cached)))
