@@ -118,7 +118,7 @@ class Agreement:
     @property
     def share(self) -> float | None:
         """1 less the mean distance of the two scores; None without a pair."""
-        return 1.0 - sum(each[6] for each in self._sums.values()) / self.pairs if self.pairs else None
+        return 1.0 - sum(float(each[6]) for each in self._sums.values()) / self.pairs if self.pairs else None
 
     @property
     def only_score(self) -> float | None:

@@ -94,25 +94,28 @@ class Agreements:
         if former is not None:
             agreement.add_judged(model, former.reward, -1)
         agreement.add_judged(model, score.reward)
-        if source not in self.warnings and agreement.judged >= self._due_judged.get(source, FEWEST_JUDGED):
+        if source not in self._proven and agreement.judged >= self._due_judged.get(source, FEWEST_JUDGED):
             self._due_judged[source] = agreement.judged * RECHECK_GROWTH
-            self._warn(source, price_warning(source, agreement, self._places))
-            line = same_score_warning(source, agreement)
+            self._warn(source, price_warning(source, agreement, self._places), first=source not in self.warnings)
+            line = None if source in self.warnings else same_score_warning(source, agreement)
             if line is not None and source not in self._same:
                 self._same.add(source)
                 logger.warning("%s", line)
 
     def _test_pairs(self, source: str, agreement: Agreement) -> None:
         """Test the pairs where there are enough more; what they show replaces a warning by the prices."""
-        if source in self._proven or agreement.pairs < self._due_pairs.get(source, FEWEST_PAIRS):
+        if agreement.pairs < self._due_pairs.get(source, FEWEST_PAIRS):
             return
         self._due_pairs[source] = agreement.pairs * RECHECK_GROWTH
         line = bias_warning(source, agreement, self._places)
+        self._warn(source, line, first=source not in self._proven)
         if line is not None:
             self._proven.add(source)
-            self._warn(source, line)
 
-    def _warn(self, source: str, line: str | None) -> None:
-        if line is not None:
-            self.warnings[source] = line
+    def _warn(self, source: str, line: str | None, *, first: bool) -> None:
+        """Keep a warning with its latest figures; log the first one of its kind."""
+        if line is None:
+            return
+        self.warnings[source] = line
+        if first:
             logger.warning("%s", line)
