@@ -155,7 +155,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         contexts: Contexts | None = None,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
-        estimator: str = "means",
+        estimator: str = "smoothed",
         rate_usd: float | None = None,
         store: str | Store = "memory://",
         seed: int = 0,
@@ -180,9 +180,10 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         policy : Policy, optional
             By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
             from `Model(score=...)` and the prices, and learned.
-        estimator : {"means", "ridge", "auto"}, default "means"
-            Estimator of a query's deviation from the mean rewards of its context. "ridge" is for logs in which all
-            models answered the same queries; "auto" takes it where it gains over a standard error, held out.
+        estimator : {"smoothed", "means", "ridge", "auto"}, default "smoothed"
+            "means" are the mean rewards of contexts; "smoothed" lets a regression smooth these where contexts are found
+            here and the log has a score of every model for each of at most 10,000 queries. "ridge" tells the queries of
+            a context apart; "auto" does where that gains over a standard error, held out, and is "smoothed" elsewhere.
         rate_usd : float, optional
             The budget per query to compare at; by default midway between the lowest and the highest useful one.
         store : str or Store, default "memory://"

@@ -16,6 +16,7 @@ from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import FIELDS, Estimates
 from wiserouter.learning.residuals.ridge import Ridge
+from wiserouter.learning.smoothing import Smoothing
 from wiserouter.pricing.pool import Model
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -93,6 +94,13 @@ def check_estimates(arrays: Arrays, shape: Shape, *, deviating: bool) -> None:
     for name in FIELDS:
         least = -MAX_NUMBER if deviating and name in _DEVIATING else -1.0 if name in _TAKEN_BACK else 0.0
         check_array(f"estimates.{name}", arrays[name], Rule(shape, least))
+
+
+def check_smoothing(arrays: Arrays, shape: Shape) -> None:
+    """Raise `InvalidInput` unless what smooths the rewards has the shape of the estimates, and counts of at least 0."""
+    _check_names("smoothing.", arrays, Smoothing._fields)
+    for name, least in (("labels", 0.0), ("reward", -MAX_NUMBER)):
+        check_array(f"smoothing.{name}", arrays[name], Rule(shape, least))
 
 
 def without_negatives(arrays: Arrays, *, deviating: bool) -> dict[str, NDArray[Any]]:

@@ -19,6 +19,7 @@ from wiserouter.artifacts.checks import (
     check_manifest,
     check_means,
     check_residuals,
+    check_smoothing,
     without_negatives,
     without_remainders,
 )
@@ -29,6 +30,7 @@ from wiserouter.errors import ArtifactError, DamagedArtifact, InvalidInput, Wise
 from wiserouter.judging.agreement import checked_sums
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.learning.smoothing import Smoothing
 from wiserouter.planning.policies import open_policy
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model, Pool
@@ -40,6 +42,7 @@ from wiserouter.prompts.encoders.base import QUICK
 logger = logging.getLogger("wiserouter")
 
 _CONTEXT_ARRAYS = ("contexts.centroids", "contexts.freq")
+_PREFIXES = ("estimates.", "smoothing.", "encoder.", "finer.", "calls.")
 _KINDS = "?biufUS"
 """Kinds of numpy types that an artifact may hold: truth values, whole and real numbers, text, bytes."""
 
@@ -72,6 +75,7 @@ def save(parts: RouterParts, path: str | Path) -> str:
         "contexts.centroids": contexts.centroids,
         "contexts.freq": contexts.freq,
         **_prefixed("estimates.", without_remainders(parts.estimates.arrays(), deviating=residuals is not None)),
+        **_prefixed("smoothing.", parts.estimates.smoothing._asdict() if parts.estimates.smoothing else {}),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
         **_prefixed("finer.", residuals.arrays() if residuals is not None else {}),
         **_prefixed("calls.", dict(parts.call_sums or {})),
@@ -122,6 +126,11 @@ def _parts(
     if "scored" not in sums and "delay_s" not in sums:  # a file of an earlier version
         sums |= {"scored": np.minimum(sums["labels"], sums["invoked"]), "delay_s": np.zeros(shape)}
     check_estimates(sums, shape, deviating=manifest.get("finer") is not None)
+    estimates = Estimates.of_arrays(without_negatives(sums, deviating=manifest.get("finer") is not None))
+    smoothing = _without("smoothing.", arrays)
+    if smoothing:
+        check_smoothing(smoothing, shape)
+        estimates.smoothing = Smoothing(**smoothing)
     call_sums = _without("calls.", arrays)
     if call_sums:
         check_call_sums(call_sums, shape)
@@ -133,7 +142,7 @@ def _parts(
         contexts=contexts,
         encoder=_encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
         policy=policy,
-        estimates=Estimates.of_arrays(without_negatives(sums, deviating=residuals is not None)),
+        estimates=estimates,
         residuals=residuals,
         call_sums=call_sums or None,
         agreements=checked_sums(manifest.get("agreements", {})),
@@ -164,7 +173,7 @@ def _check_prefixes(arrays: dict[str, Any]) -> None:
     for name, array in arrays.items():
         if array.dtype.kind not in _KINDS:
             raise InvalidInput(f"{name} must hold real numbers or text, got {array.dtype}")
-        if name not in _CONTEXT_ARRAYS and not name.startswith(("estimates.", "encoder.", "finer.", "calls.")):
+        if name not in _CONTEXT_ARRAYS and not name.startswith(_PREFIXES):
             raise InvalidInput(f"the arrays of an artifact must be known ones, got {name!r}")
 
 

@@ -30,7 +30,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
 from wiserouter.fitting.imports.calls import time_of
 from wiserouter.fitting.imports.former_prices import FormerPrice
-from wiserouter.learning.residuals.model_selection import MEANS, CandidateScore, Comparison
+from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
 from wiserouter.parallel.backends import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.arms import split_arm
@@ -63,7 +63,9 @@ def fit(
     cost: CostColumn = None,
     scale: ScaleOption = None,
     joined: Joined = None,
-    estimator: Annotated[str, typer.Option(help="means, ridge, or auto: the best on held-out queries.")] = "means",
+    estimator: Annotated[
+        str, typer.Option(help="smoothed means, means, ridge, or auto: the best on held-out queries.")
+    ] = "smoothed",
     budget_per_query: Annotated[
         float | None,
         typer.Option(help="USD at which auto compares; by default midway between the useful budgets."),
@@ -118,7 +120,7 @@ def fit(
     digest = router.save(output)
     if as_json:
         return print_json(_fields(router, output, digest))
-    return _show(router, output, estimator, contexts_are_own=first is None)
+    return _show(router, output)
 
 
 def arm_names(models: Iterable[str]) -> set[str]:
@@ -158,7 +160,7 @@ def _labels(router: WiseRouter) -> list[int]:
     return [round(n) for n in router.estimates.labels.sum(axis=0).tolist()]
 
 
-def _show(router: WiseRouter, output: Path, estimator: str, *, contexts_are_own: bool) -> None:
+def _show(router: WiseRouter, output: Path) -> None:
     labels = _labels(router)
     means = router.estimates.means(shrink=False)
     mean_cost, mean_reward = router.contexts.freq @ means.cost_usd, router.contexts.freq @ means.reward
@@ -179,12 +181,6 @@ def _show(router: WiseRouter, output: Path, estimator: str, *, contexts_are_own:
         out.print(
             f"No score: {', '.join(unscored)}. Quality is taken from priors (the score of --prices, else the prices) "
             f"and learned.",
-            highlight=False,
-        )
-    elif contexts_are_own and estimator == MEANS and min(labels) == router.contexts.n_queries:
-        out.print(
-            "Each query has a score of every model: --estimator ridge would tell the queries of a context apart, which "
-            "gains most with hundreds of queries. Such artifacts cannot be merged.",
             highlight=False,
         )
     if router.encoders is not None:

@@ -48,7 +48,7 @@ from wiserouter.evaluation.replay import (
     table_of,
 )
 from wiserouter.evaluation.table import Table
-from wiserouter.learning.residuals.model_selection import MEANS
+from wiserouter.learning.residuals.model_selection import MEANS, SMOOTHED
 from wiserouter.planning.policies import Offline
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
@@ -72,8 +72,8 @@ def replay(
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     accounting: Annotated[str, typer.Option(help="actual, or paper: debit true or estimated costs.")] = "actual",
     estimator: Annotated[
-        str, typer.Option(help="means, ridge, or auto: the best on held-out queries of the training half.")
-    ] = "means",
+        str, typer.Option(help="smoothed means, means, ridge, or auto: the best on held-out queries.")
+    ] = "smoothed",
     limit: Annotated[
         str, typer.Option(help="expected, or hard: the worst case is the model's most expensive call.")
     ] = "expected",
@@ -122,7 +122,10 @@ def replay(
     each_seed = range(seed, seed + seeds)
     if off_policy or found.complete.mean() < 0.5:
         check_dense_only(
-            limit=limit != "expected", accounting=accounting != "actual", estimator=estimator != MEANS, plot=bool(plot)
+            limit=limit != "expected",
+            accounting=accounting != "actual",
+            estimator=estimator not in {SMOOTHED, MEANS},
+            plot=bool(plot),
         )
         known = priced and used_prices(priced, arm_names(found.models), "log")
         return replay_sparse(source, found, budgets, each_seed, loaded, encoder, contexts, known, as_json=as_json)

@@ -93,7 +93,7 @@ def prepare(
     encoder: EncoderLike = "tfidf",
     n_contexts: int = 16,
     policy: Policy | None = None,
-    estimator: str = "means",
+    estimator: str = "smoothed",
     rate_usd: float | None = None,
 ) -> ReplaySetup:
     """Fit a router on one half of a table as `WiseRouter.fit` does, and assign the other half to its contexts.

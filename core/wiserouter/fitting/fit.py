@@ -21,7 +21,7 @@ from wiserouter.fitting.encoder_selection import (
     sample_calls,
 )
 from wiserouter.fitting.evaluation_only import check_trainable
-from wiserouter.fitting.fit_residuals import ResidualSample, fit_residuals
+from wiserouter.fitting.fit_residuals import RESIDUAL_QUERIES, ResidualSample, fit_residuals, smoothing_of
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.fitting.log.data_frames import DataFrame, opened_log
 from wiserouter.fitting.part_counts import CountTerms, MergeTree, PartCounts, count_part, sample_part
@@ -29,7 +29,7 @@ from wiserouter.fitting.query_counts import QueryCounts
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
-from wiserouter.learning.residuals.model_selection import MEANS, Comparison, check_estimator
+from wiserouter.learning.residuals.model_selection import AUTO, RIDGE, SMOOTHED, Comparison, check_estimator
 from wiserouter.parallel.shared import Shared
 from wiserouter.parallel.tasks import run_in_order
 from wiserouter.pricing.arms import split_arm
@@ -92,7 +92,7 @@ def fit_parts(
     n_contexts: int,
     contexts: Contexts | None = None,
     models: Sequence[Model] | None = None,
-    estimator: str = "means",
+    estimator: str = SMOOTHED,
     rate_usd: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -170,7 +170,7 @@ def fit_log(
     *,
     seed: int,
     progress: Progress,
-    estimator: str = MEANS,
+    estimator: str = SMOOTHED,
     rate_usd: float | None = None,
     contexts: Contexts | None = None,
     n_jobs: int | None = None,
@@ -189,8 +189,9 @@ def fit_log(
         Seeds sample and clusters.
     progress : callable
         Called with each step and its rows.
-    estimator : {"means", "ridge", "auto"}, default "means"
-        The estimator of the rewards.
+    estimator : {"smoothed", "means", "ridge", "auto"}, default "smoothed"
+        The estimator of the rewards. "smoothed" are means of contexts that a regression smooths, where contexts are
+        found here and the log has at most `RESIDUAL_QUERIES` queries, each with the answer of every model.
     rate_usd : float, optional
         The budget per query at which "auto" compares.
     contexts : Contexts, optional
@@ -207,12 +208,14 @@ def fit_log(
     LogError
         If a row cannot be read.
     """
-    refines, residual_sample = check_estimator(estimator) != MEANS, None
+    refines, smooths = check_estimator(estimator) in {RIDGE, AUTO}, estimator in {SMOOTHED, AUTO} and contexts is None
+    residual_sample = None
     if rate_usd is not None:
         check_amount("rate_usd", rate_usd)
     if contexts is None or refines:
         sample = sample_queries(log, np.random.default_rng(seed), progress, n_jobs)
-        residual_sample = ResidualSample(sample) if refines else None
+        smooths = smooths and len(sample.prompts) <= RESIDUAL_QUERIES
+        residual_sample = ResidualSample(sample) if refines or smooths else None
     if contexts is None:
         progress("clustering", 0)
         encoder, found = _discretized(sample, encoder, n_contexts, seed)
@@ -235,8 +238,10 @@ def fit_log(
     residuals, comparison = None, None
     if counts.residuals is not None:
         progress("comparing", 0)
-        queries_of_sample = counts.residuals.in_contexts(counted)
-        residuals, comparison = fit_residuals(queries_of_sample, counted, estimates, estimator, rate_usd, seed)
+        of_sample = counts.residuals.in_contexts(counted)
+        if refines:
+            residuals, comparison = fit_residuals(of_sample, counted, estimates, estimator, rate_usd, seed)
+        estimates.smoothing = smoothing_of(of_sample, estimates, seed) if smooths and residuals is None else None
     return Fitted(encoder, counted, estimates, counts.max_cost_usd, residuals, comparison)
 
 

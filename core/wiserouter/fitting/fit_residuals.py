@@ -1,4 +1,4 @@
-"""Estimators of single queries, fitted on a sample of a log."""
+"""Regressions on the embeddings of a sample of a log: of single queries, and of the means of contexts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from wiserouter.fitting.log import LogBatch
 from wiserouter.fitting.log.batch import first_rows, merged
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.possible_sums import means_of
 from wiserouter.learning.residuals import QueryResiduals, Ridge, Sample
-from wiserouter.learning.residuals.cross_validation import HeldOut, hold_out
+from wiserouter.learning.residuals.cross_validation import N_FOLDS, HeldOut, hold_out
 from wiserouter.learning.residuals.held_out_routing import HeldOutRouting
 from wiserouter.learning.residuals.model_selection import (
     AUTO,
@@ -17,6 +18,8 @@ from wiserouter.learning.residuals.model_selection import (
     Comparison,
     compare,
 )
+from wiserouter.learning.shrinkage import shrunk_means
+from wiserouter.learning.smoothing import Smoothing
 from wiserouter.planning.plan import Plan
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding
@@ -78,6 +81,34 @@ def fit_residuals(
     rate = (plan.floor_usd + plan.ceiling_usd) / 2 if rate_usd is None else rate_usd
     comparison = compare(sample, held_out, rate)
     return None if comparison.chosen.estimator == MEANS else _fitted(sample, held_out, estimates), comparison
+
+
+def smoothing_of(sample: Sample, estimates: Estimates, seed: int) -> Smoothing | None:
+    """Return what the regression adds to the mean rewards of a log, or None.
+
+    Parameters
+    ----------
+    sample : Sample
+        All queries of the log.
+    estimates : Estimates
+        Their sums.
+    seed : int
+        Seeds the folds of the costs, and the bootstrap that says how much of the regression is kept.
+
+    Returns
+    -------
+    Smoothing or None
+        None where a query lacks the score or the cost of a model, or the log has fewer queries than folds.
+    """
+    if len(sample) < N_FOLDS or np.isnan(sample.reward + sample.cost_usd).any():
+        return None
+    expected, missed = Estimates(*estimates.shape), Estimates(*estimates.shape)
+    predicted = hold_out(sample, estimates.shape[0], seed).ridge.reward  # each query's from the others
+    expected.add_table(sample.contexts, predicted, sample.cost_usd)
+    missed.add_table(sample.contexts, sample.reward - predicted, sample.cost_usd)
+    own = shrunk_means(missed.labels, missed.reward, missed.reward_sq, shrink=True)
+    smoothed = means_of(expected.reward, expected.labels) + own
+    return Smoothing(estimates.labels.copy(), estimates.labels * (smoothed - estimates.means().reward))
 
 
 def _fitted(sample: Sample, held_out: HeldOut, estimates: Estimates) -> QueryResiduals:

@@ -17,6 +17,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.learning.possible_sums import TOTALS, are_possible, means_of, possible_sums
 from wiserouter.learning.shrinkage import shrunk_means, spreads
+from wiserouter.learning.smoothing import Smoothing
 from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray, IntArray
 from wiserouter.validation import check_count
@@ -64,6 +65,8 @@ class Estimates:
         Number of costs and rewards added.
     pending : float
         Expected number of calls whose score may still come, which the router keeps up to date.
+    smoothing : Smoothing or None
+        What a regression on the log adds to the shrunk mean rewards.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class Estimates:
         self.n_invoked = 0
         self.n_observations = 0
         self.pending = 0.0
+        self.smoothing: Smoothing | None = None
         self._cells = self._views()
         self._owed: dict[str, FloatArray] = {}  # what was taken back before it was there
 
@@ -164,6 +168,7 @@ class Estimates:
         """Scale the weight of all observations so far by `factor`."""
         for field in FIELDS:
             getattr(self, field).__imul__(factor)
+        self.smoothing = self.smoothing and self.smoothing.faded(factor)
         self._owed = {name: owed * factor for name, owed in self._owed.items()}
 
     def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
@@ -206,6 +211,7 @@ class Estimates:
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
         self.shape = self.shape[0], self.shape[1] + 1
+        self.smoothing = self.smoothing and self.smoothing.with_model()
         self._cells = self._views()
         self.forgive()
         self.n_observations += round((labels + calls) * self.shape[0])
@@ -235,7 +241,9 @@ class Estimates:
 
     def copy(self) -> Estimates:
         """Return an independent copy."""
-        return Estimates.of_arrays(self.arrays())
+        copied = Estimates.of_arrays(self.arrays())
+        copied.smoothing = self.smoothing
+        return copied
 
     def means(self, *, shrink: bool = True) -> Means:
         """Return the mean reward and cost of every (context, model).
@@ -243,7 +251,7 @@ class Estimates:
         Parameters
         ----------
         shrink : bool, default True
-            Shrink toward each model's own mean; False gives the paper's plain means.
+            Shrink toward each model's own mean, and smooth the rewards; False gives the paper's plain means.
 
         Returns
         -------
@@ -258,6 +266,8 @@ class Estimates:
         """
         cost = shrunk_means(self.calls, self.cost, self.cost_sq, shrink=shrink)
         reward = shrunk_means(self.labels, self.reward, self.reward_sq, shrink=shrink)
+        if shrink and self.smoothing is not None:
+            reward = reward + self.smoothing.at(self.labels)
         if np.isnan(cost).all():
             raise InvalidInput("estimates must hold at least one cost, got none: fit on a log, or explore first")
         unknown = np.isnan(cost) | np.isnan(reward)

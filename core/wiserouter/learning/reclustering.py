@@ -260,6 +260,7 @@ class Growing:
         moved = Estimates.of_arrays({name: sums + corrected[name] for name, sums in moved_sums(sums, spread).items()})
         moved.n_invoked, moved.n_observations = estimates.n_invoked, estimates.n_observations
         moved.pending = estimates.pending
+        moved.smoothing = estimates.smoothing and estimates.smoothing.moved(spread)
         return Moved(moved, corrected)
 
     def _placements(self, fitted: FittedContexts, present: Encoder | None) -> dict[str, tuple[Embedding, int]]:

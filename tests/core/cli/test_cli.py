@@ -60,18 +60,6 @@ def test_the_command_that_is_next_is_quoted_for_the_shell(log, tmp_path):
     assert "Next: wiserouter plan '" in wiserouter("merge", *parts, "-o", tmp_path / "both routers.wise")
 
 
-def test_a_fit_says_where_single_queries_can_be_told_apart(log, tmp_path):
-    def hints(file, *options):
-        printed = wiserouter("fit", file, "-o", tmp_path / "router.wise", "--contexts", 2, *options)
-        return "Each query has a score of every model: --estimator ridge" in " ".join(printed.split())
-
-    assert hints(log)
-    assert not hints(log, "--estimator", "ridge")
-    score = f"score|{TABLE.models[0]}"
-    pl.read_parquet(log).with_columns(pl.col(score).shift(1)).write_parquet(tmp_path / "partly.parquet")
-    assert not hints(tmp_path / "partly.parquet")
-
-
 def test_a_plan_says_the_least_budget(shell, log, tmp_path):
     assert shell("fit", log, "-o", tmp_path / "r.wise", "--contexts", 2).returncode == 0
     failed = shell("plan", tmp_path / "r.wise", "--budget", 1e-6, "--requests", 5_000)

@@ -29,10 +29,10 @@ from wiserouter.evaluation.baselines.base import (
 )
 from wiserouter.evaluation.baselines.histories import dense
 from wiserouter.evaluation.baselines.practice import PracticeCalls
-from wiserouter.fitting.fit_residuals import fit_residuals
+from wiserouter.fitting.fit_residuals import fit_residuals, smoothing_of
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals, Sample
-from wiserouter.learning.residuals.model_selection import MEANS
+from wiserouter.learning.residuals.model_selection import MEANS, SMOOTHED
 from wiserouter.planning.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
 
@@ -66,8 +66,8 @@ class Routed(Method):
         Number of practice passes over the training half.
     training_budget : callable
         Budget of each pass.
-    estimator : {"means", "ridge"}
-        Estimator of single queries, as `WiseRouter.fit` takes it.
+    estimator : {"smoothed", "means", "ridge", "auto"}
+        Estimator of the rewards, as `WiseRouter.fit` takes it.
     afterwards : callable, optional
         Makes the policy after practice; the same one by default.
     """
@@ -85,7 +85,13 @@ class Routed(Method):
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Compute the estimates of the history, and fit the estimator of single queries."""
         estimates = self.history(training)
-        residuals = None if self.estimator == MEANS else _residuals(training, estimates, self.estimator)
+        residuals = None
+        if self.estimator != MEANS:
+            sample = Sample(training.embeddings, training.context_ids, *training.table())
+            if self.estimator == SMOOTHED:
+                estimates.smoothing = smoothing_of(sample, estimates, seed=0)
+            else:
+                residuals, _ = fit_residuals(sample, training.contexts, estimates, self.estimator, None, seed=0)
         return _FittedRouted(self, training, estimates, residuals)
 
 
@@ -117,11 +123,6 @@ class _FittedRouted(FittedMethod):
             residuals=None if self.residuals is None else self.residuals.copy(),
             seed=int(rng.integers(2**32)),
         )
-
-
-def _residuals(training: Training, estimates: Estimates, estimator: str) -> QueryResiduals | None:
-    sample = Sample(training.embeddings, training.context_ids, *training.table())
-    return fit_residuals(sample, training.contexts, estimates, estimator, None, seed=0)[0]
 
 
 class RouterServer(Server):

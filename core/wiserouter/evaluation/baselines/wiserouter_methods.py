@@ -28,7 +28,7 @@ _PASS = "learns from 1 call per training query"  # noqa: S105
 
 def wr_offline() -> Method:
     """Return Algorithm 1 as in this project: true costs are debited, means are shrunk, a reserve is kept."""
-    return Routed("wr-offline", lambda _: Offline())
+    return Routed("wr-offline", lambda _: Offline(), estimator="smoothed")
 
 
 def wr_offline_ridge() -> Method:

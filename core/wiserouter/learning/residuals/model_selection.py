@@ -15,7 +15,7 @@ from wiserouter.learning.residuals.cross_validation import HeldOut
 from wiserouter.learning.residuals.held_out_routing import HeldOutRouting, Run
 from wiserouter.learning.residuals.sample import Sample
 
-MEANS, RIDGE, AUTO = "means", "ridge", "auto"
+SMOOTHED, MEANS, RIDGE, AUTO = "smoothed", "means", "ridge", "auto"
 
 
 class CandidateScore(NamedTuple):
@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
 
 def check_estimator(name: str) -> str:
     """Return `name` if it is the name of an estimator or "auto"; raise `InvalidInput` if not."""
-    known = MEANS, RIDGE, AUTO
+    known = SMOOTHED, MEANS, RIDGE, AUTO
     if name not in known:
         raise InvalidInput(f"estimator must be one of {', '.join(known)}, got {name!r}", value=name)
     return name
