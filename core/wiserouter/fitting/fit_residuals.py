@@ -84,7 +84,7 @@ def fit_residuals(
 
 
 def smoothing_of(sample: Sample, estimates: Estimates, seed: int) -> Smoothing | None:
-    """Return what the regression adds to the mean rewards of a log, or None.
+    """Return the smoothing of the mean rewards of a log by the regression, or None.
 
     Parameters
     ----------

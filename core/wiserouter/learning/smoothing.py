@@ -46,7 +46,7 @@ class Smoothing(NamedTuple):
     reward: FloatArray
 
     def at(self, labels: FloatArray) -> FloatArray:
-        """Return what is added to mean rewards where there are `labels` by now."""
+        """Return the amounts to add to mean rewards where there are `labels` by now."""
         count = np.maximum(self.labels, labels)
         added: FloatArray = np.divide(self.reward, count, out=np.zeros(count.shape), where=count > 0.0)
         return added
