@@ -237,7 +237,7 @@ def fit_log(
         counted = counted.with_summaries(context_summaries(counted, encoder, counts.typical))
     residuals, comparison = None, None
     if counts.residuals is not None:
-        progress("comparing", 0)
+        progress("fitting the regression", 0)
         of_sample = counts.residuals.in_contexts(counted)
         if refines:
             residuals, comparison = fit_residuals(of_sample, counted, estimates, estimator, rate_usd, seed)

@@ -98,7 +98,7 @@ def test_progress_is_reported():
     prompts, reward, cost = table(30)
     log = RoutingLog.from_arrays(prompts, reward, cost, ("m", "n"))
     fitted(log, progress=lambda step, rows: done.__setitem__(step, done.get(step, 0) + rows))
-    assert done == {"reading": 30, "clustering": 0, "estimating": 30}
+    assert done == {"reading": 30, "clustering": 0, "estimating": 30, "fitting the regression": 0}
 
 
 def test_a_model_without_any_reward_is_left_to_its_prior():
