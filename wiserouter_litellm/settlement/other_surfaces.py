@@ -20,7 +20,6 @@ from wiserouter.integration import offload
 from wiserouter_litellm.billing.bill import bill_of, reported_usd
 from wiserouter_litellm.deployments.registry import Deployment, DeploymentInfo
 from wiserouter_litellm.groups.group import Group
-from wiserouter_litellm.groups.outcome import outcome_of
 from wiserouter_litellm.requests.origin import metadata_of
 from wiserouter_litellm.requests.parameters import is_kept
 from wiserouter_litellm.settlement.unpaid_costs import UnpaidCosts
@@ -201,15 +200,6 @@ def charge_unrouted(
         unpaid.pay(group, cost_usd, mark["scope"])
     elif info is None:
         group.fault("uncounted_calls", "a deployment without a price answered a call")
-
-
-def note_failed(
-    groups: Mapping[str, Group], owner: str, model_info: object, error: BaseException | None, seen: RecentIds
-) -> None:
-    """Count a call that has failed as uncounted, unless its error proves that nothing was billed."""
-    mark = unrouted_mark(model_info, owner)
-    if mark is not None and outcome_of(error) == "unknown" and seen.is_new(mark["id"]):
-        groups[mark["group"]].fault("uncounted_calls", "a call that is not routed failed, and may have been billed")
 
 
 def _cost_usd(group: Group, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> float:

@@ -36,7 +36,7 @@ from wiserouter_litellm.settlement.blocked_answers import note_answer
 from wiserouter_litellm.settlement.call_times import times_of
 from wiserouter_litellm.settlement.events import about_to_be_sent, answering, attempted, info_of
 from wiserouter_litellm.settlement.judge import offer_answer
-from wiserouter_litellm.settlement.other_surfaces import RecentIds, charge_unrouted, note_failed, unrouted_mark
+from wiserouter_litellm.settlement.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.settlement.own_answers import is_of_earlier_call, read_event, unredacted
 from wiserouter_litellm.settlement.sessions import end_session, rate_session
 from wiserouter_litellm.settlement.unpaid_costs import UnpaidCosts
@@ -92,7 +92,6 @@ class Recorder(CustomLogger):
         attempt = self._attempt_of(info := about_to_be_sent(request_data))
         if attempt is not None and attempt.is_called_with(request_data, info):
             await self._aend(attempt.decision.id, exception)
-        note_failed(self.groups, self.owner, info, exception, self._unrouted_ids)
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
@@ -137,7 +136,6 @@ class Recorder(CustomLogger):
         marked = self.decision_of(attempted(kwargs))
         if marked and (attempt := self.attempts.pop(marked.decision_id, None)):
             attempt.settle(kwargs.get("exception"))
-        note_failed(self.groups, self.owner, attempted(kwargs), kwargs.get("exception"), self._unrouted_ids)
 
     def settle_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Settle the attempt that this one follows, of whatever group, if no hook and no event has."""
@@ -357,7 +355,8 @@ class Recorder(CustomLogger):
         group, decision_id, mark = marked
         attempt = self.attempts.pop(decision_id, None)
         hard = group.hard if attempt is None else attempt.worst_usd is not None
-        if (info := info_of(group, model_info)) is None:
+        info = info_of(group, model_info)
+        if info is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
             return
