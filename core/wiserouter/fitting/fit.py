@@ -21,7 +21,7 @@ from wiserouter.fitting.encoder_selection import (
     sample_calls,
 )
 from wiserouter.fitting.evaluation_only import check_trainable
-from wiserouter.fitting.fit_residuals import RESIDUAL_QUERIES, ResidualSample, fit_residuals, smoothing_of
+from wiserouter.fitting.fit_residuals import ResidualSample, fit_residuals, smoothing_of
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.fitting.log.data_frames import DataFrame, opened_log
 from wiserouter.fitting.part_counts import CountTerms, MergeTree, PartCounts, count_part, sample_part
@@ -214,7 +214,6 @@ def fit_log(
         check_amount("rate_usd", rate_usd)
     if contexts is None or refines:
         sample = sample_queries(log, np.random.default_rng(seed), progress, n_jobs)
-        smooths = smooths and len(sample.prompts) <= RESIDUAL_QUERIES
         residual_sample = ResidualSample(sample) if refines or smooths else None
     if contexts is None:
         progress("clustering", 0)
@@ -241,7 +240,7 @@ def fit_log(
         of_sample = counts.residuals.in_contexts(counted)
         if refines:
             residuals, comparison = fit_residuals(of_sample, counted, estimates, estimator, rate_usd, seed)
-        estimates.smoothing = smoothing_of(of_sample, estimates, seed) if smooths and residuals is None else None
+        estimates.smoothing = smoothing_of(of_sample, estimates) if smooths and residuals is None else None
     return Fitted(encoder, counted, estimates, counts.max_cost_usd, residuals, comparison)
 
 

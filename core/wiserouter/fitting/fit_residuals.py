@@ -7,10 +7,11 @@ import numpy as np
 from wiserouter.fitting.log import LogBatch
 from wiserouter.fitting.log.batch import first_rows, merged
 from wiserouter.fitting.query_sample import QuerySample
+from wiserouter.learning.cost_prior import centred_logs
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.possible_sums import means_of
+from wiserouter.learning.random_effects import effect_prior, effects, variance_of_reward
 from wiserouter.learning.residuals import QueryResiduals, Ridge, Sample
-from wiserouter.learning.residuals.cross_validation import N_FOLDS, HeldOut, hold_out
+from wiserouter.learning.residuals.cross_validation import HeldOut, hold_out
 from wiserouter.learning.residuals.held_out_routing import HeldOutRouting
 from wiserouter.learning.residuals.model_selection import (
     AUTO,
@@ -18,11 +19,12 @@ from wiserouter.learning.residuals.model_selection import (
     Comparison,
     compare,
 )
-from wiserouter.learning.shrinkage import shrunk_means
+from wiserouter.learning.residuals.ridge_selection import select_ridge
+from wiserouter.learning.shrinkage import spreads
 from wiserouter.learning.smoothing import Smoothing
 from wiserouter.planning.plan import Plan
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.types import Embedding
+from wiserouter.types import Embedding, FloatArray
 
 RESIDUAL_QUERIES = 10_000
 """The estimators are fitted on at most this many queries, drawn evenly from the log."""
@@ -83,36 +85,47 @@ def fit_residuals(
     return None if comparison.chosen.estimator == MEANS else _fitted(sample, held_out, estimates), comparison
 
 
-def smoothing_of(sample: Sample, estimates: Estimates, seed: int) -> Smoothing | None:
-    """Return the smoothing of the mean rewards of a log by the regression, or None.
+def smoothing_of(sample: Sample, estimates: Estimates) -> Smoothing | None:
+    """Return what the regression and all contexts and models together say of the mean rewards of a log.
 
     Parameters
     ----------
     sample : Sample
-        All queries of the log.
+        Queries of the log.
     estimates : Estimates
-        Their sums.
-    seed : int
-        Seeds the folds of the costs, and the bootstrap that says how much of the regression is kept.
+        The sums of all of it.
 
     Returns
     -------
     Smoothing or None
-        None where a query lacks the score or the cost of a model, or the log has fewer queries than folds.
+        None where the log has no reward.
     """
-    if len(sample) < N_FOLDS or np.isnan(sample.reward + sample.cost_usd).any():
+    if not estimates.labels.any():
         return None
-    expected, missed = Estimates(*estimates.shape), Estimates(*estimates.shape)
-    predicted = hold_out(sample, estimates.shape[0], seed).ridge.reward  # each query's from the others
-    expected.add_table(sample.contexts, predicted, sample.cost_usd)
-    missed.add_table(sample.contexts, sample.reward - predicted, sample.cost_usd)
-    own = shrunk_means(missed.labels, missed.reward, missed.reward_sq, shrink=True)
-    smoothed = means_of(expected.reward, expected.labels) + own
-    return Smoothing(estimates.labels.copy(), estimates.labels * (smoothed - estimates.means().reward))
+    costs, n_models = centred_logs(estimates.means().cost_usd.mean(axis=0)), estimates.shape[1]
+    noise = variance_of_reward(spreads(estimates.labels, estimates.reward, estimates.reward_sq))
+    by_text = regression_by_context(sample, estimates.shape[0])
+    total = estimates.reward - estimates.labels * by_text
+    prior = effect_prior(costs, np.zeros(n_models), np.zeros(n_models))
+    rest = effects(estimates.labels, total, noise, prior).cell_means(estimates.labels, total, noise)
+    return Smoothing.toward(by_text + rest, estimates.labels, estimates.means().reward)
+
+
+def regression_by_context(sample: Sample, n_contexts: int) -> FloatArray:
+    """Return by how much the regression expects the queries of each context to differ from the mean of each model.
+
+    Each query is predicted from the others. Of shape (n_contexts, n_models); 0 in a context without queries.
+    """
+    predicted = select_ridge(sample.embeddings, sample.reward)
+    sums = np.zeros((n_contexts, sample.reward.shape[1]))
+    np.add.at(sums, sample.contexts, predicted.reward - predicted.mean)
+    n_queries = np.bincount(sample.contexts, minlength=n_contexts)[:, np.newaxis]
+    by_context: FloatArray = sums / np.maximum(n_queries, 1)
+    return by_context
 
 
 def _fitted(sample: Sample, held_out: HeldOut, estimates: Estimates) -> QueryResiduals:
     """Return the regression fitted on the whole sample, and its price curve from the held-out predictions."""
-    strength, share, _ = held_out.ridge
-    ridge = Ridge.fitted(sample.embeddings, sample.reward, estimates.means().reward, strength, share)
+    strength, shares = held_out.ridge.strength, held_out.ridge.shares
+    ridge = Ridge.fitted(sample.embeddings, sample.reward, estimates.means().reward, strength, shares)
     return QueryResiduals(ridge, HeldOutRouting(sample, held_out.ridge.reward, held_out.cost_usd).curve())

@@ -73,12 +73,22 @@ def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArr
     [-1.15, 1.15, 0.0]
     """
     input_tokens, output_tokens = (float(tokens.mean()) for tokens in tokens_per_call(estimates))
-    listed = np.array([0.0 if p is None else p.input * input_tokens + p.output * output_tokens for p in prices])
-    priced = listed > 0
-    logs = np.zeros(len(listed))
-    if priced.any():
-        of_priced = np.log(listed[priced])
-        logs[priced] = of_priced - of_priced.mean()
+    listed = [0.0 if p is None else p.input * input_tokens + p.output * output_tokens for p in prices]
+    return centred_logs(np.array(listed))
+
+
+def centred_logs(usd: FloatArray) -> FloatArray:
+    """Return the logarithms of costs less their mean; 0 for those that are 0.
+
+    Examples
+    --------
+    >>> centred_logs(np.array([1.0, 100.0, 0.0])).round(2).tolist()
+    [-2.3, 2.3, 0.0]
+    """
+    logs, positive = np.zeros(len(usd)), usd > 0
+    if positive.any():
+        of_positive = np.log(usd[positive])
+        logs[positive] = of_positive - of_positive.mean()
     return logs
 
 

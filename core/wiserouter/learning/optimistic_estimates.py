@@ -167,7 +167,7 @@ class OptimisticEstimates:
         seen = self._estimates
         self._noise = variance_of_reward(of_rewards)
         of = self._fitted(log_price)
-        self._kappa = min(self._noise / max(of.interaction, _WEAK), _STRONG)
+        self._kappa = of.pseudo_rewards(self._noise)
         self._prior_reward = self._kappa * mean_within_range(of.mean, np.sqrt(of.variance))
         n = seen.labels.sum(axis=0)
         expected = np.maximum(self.scored_share * seen.invoked.sum(axis=0) - n, 0.0)

@@ -50,6 +50,8 @@ NEGLIGIBLE = 1e-15
 LEAST_ERROR = 1e-12
 """Least variance of a cell's mean: with less, rounding would decide on the differences between contexts."""
 
+_STRONG = 1e6  # pseudo-counts in place of infinitely many
+_WEAK = 1e-9  # least variance of interactions
 _CORNER = 1e300  # beyond any quadratic form, so that the bordered matrix is positive definite, too
 
 
@@ -87,6 +89,22 @@ class Effects(NamedTuple):
     mean: FloatArray
     variance: FloatArray
     interaction: float
+
+    def pseudo_rewards(self, noise: float) -> float:
+        """Return the number of rewards that model + context count for in a cell, with the variance of one reward.
+
+        Examples
+        --------
+        >>> Effects(np.zeros((2, 1)), np.zeros(1), interaction=0.04).pseudo_rewards(0.2)
+        5.0
+        """
+        return min(noise / max(self.interaction, _WEAK), _STRONG)
+
+    def cell_means(self, count: FloatArray, total: FloatArray, noise: float) -> FloatArray:
+        """Return the posterior mean of each cell, from the same rewards."""
+        weight = self.pseudo_rewards(noise)
+        means: FloatArray = (total + weight * self.mean) / (count + weight)
+        return means
 
 
 def effect_prior(log_price: FloatArray, score: FloatArray, precision: FloatArray) -> EffectPrior:

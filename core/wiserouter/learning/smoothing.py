@@ -1,19 +1,22 @@
-r"""Mean rewards of contexts, smoothed by a regression on the embeddings: what it adds to the shrunk means of a log.
+r"""Mean rewards of contexts that borrow from each other, from other models and from a regression on the embeddings.
 
-A context has few queries, so that the best of many models in it is often the luckiest. The regression sees all queries
-of the log at once. With `n` rewards of a model in a context, their mean `y`, the mean `p` of what the regression
-predicts for these queries from all others, and the variances `s2` within and `t2` between contexts of what it misses,
-the mean of the model in the context is
+A context has few queries, so that the best of many models in it is often the luckiest, and most logs have one answer
+per query, so that a cell has few rewards. All else that a log says of a cell is in
 
-.. math:: r = p + \bar d + \frac{n}{n + \kappa} (y - p - \bar d), \qquad \kappa = s^2 / t^2 ,
+.. math:: r_{jk} = m_k + c_j + d_{jk} + x_{jk} ,
 
-with the mean `d` of what is missed over all contexts: means are shrunk toward the regression as they are toward the
-model's own mean without it (`wiserouter.learning.shrinkage`), and many queries speak for themselves. While serving,
+the effects of model, context and their interaction, with the models drawn about a line over their costs
+(`wiserouter.learning.random_effects`), and `x`, what the regression expects of the queries of the context beyond the
+model's mean (`wiserouter.learning.residuals`), each query from the others. How much each of them counts, the log itself
+says. With few rewards what is left is the line over costs, with more the models, then the text, and with many the cell.
 
-.. math:: \hat r = m' + \frac{n}{\max(n, n')} (r - m),
+While serving,
 
-where `m` is the shrunk mean of the log, and `n'` and `m'` are the number and the shrunk mean of all rewards by now:
-what is learned counts as it is, and what the regression adds becomes less as the log becomes a smaller part of it.
+.. math:: \hat r = m' + \frac{\max(n, 1)}{\max(n, n', 1)} (r - m),
+
+where `n` and `m` are the number and the shrunk mean (`wiserouter.learning.shrinkage`) of the rewards of the log, and
+`n'` and `m'` those of all rewards by now: what is learned counts as it is, and what is borrowed becomes less as the log
+becomes a smaller part of it.
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ from wiserouter.types import FloatArray
 
 
 class Smoothing(NamedTuple):
-    """What a regression adds to the rewards of a log, as sums that move and fade as the rewards do.
+    """What is added to the shrunk means of a log, as sums that move and fade as the rewards do.
 
     Attributes
     ----------
     labels : ndarray of shape (n_contexts, n_models)
-        Number of rewards of the log.
+        Number of rewards of the log, 1 where there is none.
     reward : ndarray of shape (n_contexts, n_models)
-        Their number times the smoothed means, less the shrunk ones.
+        This number times what is added.
 
     Examples
     --------
@@ -44,6 +47,19 @@ class Smoothing(NamedTuple):
 
     labels: FloatArray
     reward: FloatArray
+
+    @classmethod
+    def toward(cls, target: FloatArray, labels: FloatArray, shrunk: FloatArray) -> Smoothing:
+        """Return what takes the shrunk means of so many rewards to their target; each of shape (n_contexts, n_models).
+
+        Examples
+        --------
+        >>> smoothing = Smoothing.toward(np.array([[0.5, 0.9]]), np.array([[8.0, 0.0]]), np.array([[0.4, 0.7]]))
+        >>> smoothing.at(np.array([[16.0, 2.0]])).round(9).tolist()
+        [[0.05, 0.1]]
+        """
+        n = np.maximum(labels, 1.0)
+        return cls(n, n * (target - shrunk))
 
     def at(self, labels: FloatArray) -> FloatArray:
         """Return the amounts to add to mean rewards where there are `labels` by now."""

@@ -1,4 +1,4 @@
-"""The default of a fit: means of contexts that a regression smooths where the log is complete."""
+"""The default of a fit: means of contexts that borrow from other models, contexts and a regression."""
 
 import numpy as np
 import polars as pl
@@ -7,7 +7,7 @@ import pytest
 from wiserouter import Budget, Growing, Model, Optimistic, RoutingLog, WiseRouter
 from wiserouter.errors import DamagedArtifact
 from wiserouter.evaluation.datasets.synthetic import make_table
-from wiserouter.fitting import fit as fitting
+from wiserouter.fitting import fit_residuals
 
 TABLE = make_table(200, np.random.default_rng(0))
 
@@ -35,17 +35,23 @@ def test_the_plan_is_that_of_smoothed_means():
     np.testing.assert_array_equal(router.plan.reward, router.estimates.means().reward)
 
 
-def test_a_log_with_a_gap_keeps_its_means():
-    reward = TABLE.reward.copy()
-    reward[3, 1] = np.nan
-    assert WiseRouter.fit(log(reward), n_contexts=4).estimates.smoothing is None
-
-
-def test_a_long_log_of_one_answer_per_query_keeps_its_means(tmp_path):
+def test_a_log_of_one_answer_per_query_is_smoothed(tmp_path):
     rows = {"prompt": TABLE.prompts, "model": [TABLE.models[i % 4] for i in range(200)]}
-    rows |= {"reward": TABLE.reward[:, 0], "cost_usd": TABLE.cost_usd[:, 0]}
+    rows |= {"reward": [TABLE.reward[i, i % 4] for i in range(200)], "cost_usd": TABLE.cost_usd[:, 0]}
     pl.DataFrame(rows).write_parquet(tmp_path / "long.parquet")
-    assert WiseRouter.fit(tmp_path / "long.parquet", n_contexts=4).estimates.smoothing is None
+    truth = TABLE.reward.mean(axis=0)
+
+    def error(estimator):
+        router = WiseRouter.fit(tmp_path / "long.parquet", n_contexts=4, estimator=estimator)
+        return np.abs(router.contexts.freq @ router.estimates.means().reward - truth).mean()
+
+    assert error("smoothed") < error("means")
+
+
+def test_a_log_without_scores_has_nothing_to_smooth(tmp_path):
+    rows = {"prompt": TABLE.prompts, "model": [TABLE.models[i % 4] for i in range(200)]}
+    pl.DataFrame(rows | {"cost_usd": TABLE.cost_usd[:, 0]}).write_parquet(tmp_path / "costs.parquet")
+    assert WiseRouter.fit(tmp_path / "costs.parquet", n_contexts=4).estimates.smoothing is None
 
 
 def test_parts_that_are_to_be_merged_keep_their_means():
@@ -57,9 +63,16 @@ def test_parts_that_are_to_be_merged_keep_their_means():
     np.testing.assert_allclose(merged.reward, 2 * part.estimates.reward)
 
 
-def test_a_large_log_speaks_for_itself(monkeypatch):
-    monkeypatch.setattr(fitting, "RESIDUAL_QUERIES", 150)
-    assert fitted().estimates.smoothing is None
+def test_the_regression_of_a_large_log_is_that_of_a_sample(monkeypatch):
+    monkeypatch.setattr(fit_residuals, "RESIDUAL_QUERIES", 150)
+    taken = []
+    by_text = fit_residuals.regression_by_context
+    monkeypatch.setattr(
+        fit_residuals, "regression_by_context", lambda sample, n: taken.append(len(sample)) or by_text(sample, n)
+    )
+    estimates = fitted().estimates
+    assert taken == [150]
+    assert estimates.labels.sum() == 800
 
 
 def test_auto_is_smoothed_where_it_does_not_tell_queries_apart():

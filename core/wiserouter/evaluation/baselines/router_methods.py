@@ -89,7 +89,7 @@ class Routed(Method):
         if self.estimator != MEANS:
             sample = Sample(training.embeddings, training.context_ids, *training.table())
             if self.estimator == SMOOTHED:
-                estimates.smoothing = smoothing_of(sample, estimates, seed=0)
+                estimates.smoothing = smoothing_of(sample, estimates)
             else:
                 residuals, _ = fit_residuals(sample, training.contexts, estimates, self.estimator, None, seed=0)
         return _FittedRouted(self, training, estimates, residuals)

@@ -52,7 +52,7 @@ def hold_out(sample: Sample, n_contexts: int, seed: int) -> HeldOut:
         out = fold == f
         means, contexts = context_means(sample.rows(~out), n_contexts), sample.contexts[out]
         reward[out], cost[out] = means.reward[contexts], means.cost_usd[contexts]
-    return HeldOut(reward, cost, select_ridge(sample, cost, seed))
+    return HeldOut(reward, cost, select_ridge(sample.embeddings, sample.reward))
 
 
 def context_means(sample: Sample, n_contexts: int) -> Means:

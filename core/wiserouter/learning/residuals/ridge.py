@@ -2,11 +2,11 @@ r"""Rewards of single queries by ridge regression on the embedding: one regressi
 
 With `z` the deviation of an embedding from the mean one, and `m_k` the mean reward of model `k`,
 
-.. math:: \hat u_k(x) = m_k + \beta\, w_k \cdot z,
+.. math:: \hat u_k(x) = m_k + w_k \cdot z,
     \qquad w_k = \Bigl(s I + \sum z z^\top\Bigr)^{-1} \sum z\, (y - m_k) .
 
-All models have one penalty `s`; `ridge_selection` chooses it, and the share `beta` of the regression that is kept. At
-`beta = 0` all that is left is the mixture of single models.
+All models have one penalty `s`; `ridge_selection` chooses it, and `kept_shares` says how much of the weights is kept.
+Where it is nothing, all that is left is the mixture of single models.
 
 The regression replaces the mean of a query's context at the time of the fit, and stays as it was fitted; what that mean
 learns while serving is added. Learning it from the calls of a router was worse on held-out tables: these are few, and
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wiserouter.learning.residuals.kept_shares import KeptShares
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 
@@ -50,7 +51,7 @@ class Ridge:
 
     @classmethod
     def fitted(
-        cls, embeddings: Embedding, reward: FloatArray, context_reward: FloatArray, strength: float, share: float = 1.0
+        cls, embeddings: Embedding, reward: FloatArray, context_reward: FloatArray, strength: float, shares: KeptShares
     ) -> Ridge:
         """Return the regression of rewards.
 
@@ -64,16 +65,20 @@ class Ridge:
             Mean rewards of the contexts, which the regression replaces.
         strength : float
             The penalty.
-        share : float, default 1
-            The share of the regression that is kept.
+        shares : KeptShares
+            What is kept of the weights.
         """
         weights, offset = np.zeros((reward.shape[1], embeddings.shape[1])), np.zeros_like(context_reward)
-        for models, rows in alike(reward):
+        groups = alike(reward)
+        for models, rows in groups:
             x, y = embeddings[rows].astype(np.float64), reward[np.ix_(rows, models)]
-            z, level = x - x.mean(axis=0), y.mean(axis=0)
-            slopes = np.linalg.solve(z.T @ z + strength * np.eye(z.shape[1]), z.T @ (y - level))
-            weights[models] = share * slopes.T
-            offset[:, models] = level - weights[models] @ x.mean(axis=0) - context_reward[:, models]
+            z = x - x.mean(axis=0)
+            weights[models] = np.linalg.solve(z.T @ z + strength * np.eye(z.shape[1]), z.T @ (y - y.mean(axis=0))).T
+        weights = shares.of(weights.T).T
+        for models, rows in groups:
+            level = reward[np.ix_(rows, models)].mean(axis=0)
+            center = embeddings[rows].mean(axis=0, dtype=np.float64)
+            offset[:, models] = level - weights[models] @ center - context_reward[:, models]
         return cls(weights, offset)
 
     def shift(self, embedding: Embedding, context: int) -> Embedding:
