@@ -181,9 +181,9 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
             from `Model(score=...)` and the prices, and learned.
         estimator : {"smoothed", "means", "ridge", "auto"}, default "smoothed"
-            "means" are the mean rewards of contexts; "smoothed" lets a regression smooth these where contexts are found
-            here and the log has a score of every model for each of at most 10,000 queries. "ridge" tells the queries of
-            a context apart; "auto" does where that gains over a standard error, held out, and is "smoothed" elsewhere.
+            "means" are the mean rewards of contexts; "smoothed" lets these borrow from other models, other contexts and
+            a regression on the embeddings, where contexts are found here. "ridge" tells the queries of a context apart;
+            "auto" does where that gains over a standard error, held out, and is "smoothed" elsewhere.
         rate_usd : float, optional
             The budget per query to compare at; by default midway between the lowest and the highest useful one.
         store : str or Store, default "memory://"

@@ -190,8 +190,8 @@ def fit_log(
     progress : callable
         Called with each step and its rows.
     estimator : {"smoothed", "means", "ridge", "auto"}, default "smoothed"
-        The estimator of the rewards. "smoothed" are means of contexts that a regression smooths, where contexts are
-        found here and the log has at most `RESIDUAL_QUERIES` queries, each with the answer of every model.
+        The estimator of the rewards. "smoothed" are means of contexts that borrow from other models, other contexts and
+        a regression, where contexts are found here.
     rate_usd : float, optional
         The budget per query at which "auto" compares.
     contexts : Contexts, optional
