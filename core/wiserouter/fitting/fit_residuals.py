@@ -86,7 +86,7 @@ def fit_residuals(
 
 
 def smoothing_of(sample: Sample, estimates: Estimates) -> Smoothing | None:
-    """Return what the regression and all contexts and models together say of the mean rewards of a log.
+    """Return the smoothing of the mean rewards of a log, by all its contexts and models and by the regression.
 
     Parameters
     ----------

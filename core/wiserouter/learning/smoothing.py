@@ -50,7 +50,7 @@ class Smoothing(NamedTuple):
 
     @classmethod
     def toward(cls, target: FloatArray, labels: FloatArray, shrunk: FloatArray) -> Smoothing:
-        """Return what takes the shrunk means of so many rewards to their target; each of shape (n_contexts, n_models).
+        """Return the smoothing by which shrunk means become their target; each of shape (n_contexts, n_models).
 
         Examples
         --------

@@ -46,7 +46,7 @@ class KeptShares(NamedTuple):
     of_all: float | None
 
     def of(self, deviations: FloatArray) -> FloatArray:
-        """Return what is kept of deviations, or of weights that predict them, of shape (..., n_models)."""
+        """Return the kept part of deviations, or of weights that predict them, of shape (..., n_models)."""
         common = 0.0 if self.of_all is None else deviations.mean(axis=-1, keepdims=True)
         kept: FloatArray = self.of_models * (deviations - common) + (self.of_all or 0.0) * common
         return kept
