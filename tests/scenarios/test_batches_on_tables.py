@@ -82,7 +82,7 @@ def gains(serve, estimator):
         for row, rate_usd in enumerate(RATES_USD):
             one = serve(online, Budget(rate_usd * n, n))
             spent, quality = at_spend(batch, one.spend_usd)
-            assert spent == pytest.approx(one.spend_usd, rel=4 * EQUAL)
+            assert spent <= one.spend_usd * (1.0 + 4 * EQUAL)  # or less, where more money is of no use to the batch
             found[row, at] = quality - one.quality
     return found
 
