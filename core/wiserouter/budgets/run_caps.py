@@ -16,6 +16,8 @@ from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import BudgetError, BudgetExhausted, RunBudgetExhausted
 
+_PREFIX = "budget "
+
 
 class RunCap(NamedTuple):
     """The budget of one run.
@@ -41,7 +43,18 @@ class RunCap(NamedTuple):
 
 def name_of_cap(run: str) -> str:
     """Return the key of the budget of a run: not the run's own, which is forgotten while parts of it go on."""
-    return f"budget {run}"
+    return f"{_PREFIX}{run}"
+
+
+def run_of(caps: tuple[RunCap, ...]) -> str:
+    """Return the key of the run whose budget pays, given the budgets of a call; "" where there is none.
+
+    Examples
+    --------
+    >>> run_of((RunCap(name_of_cap("42"), 1.0, hard=True, ttl_s=60.0),))
+    '42'
+    """
+    return caps[-1].key.removeprefix(_PREFIX) if caps else ""
 
 
 @dataclass(slots=True, eq=False)

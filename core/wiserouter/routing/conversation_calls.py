@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wiserouter.budgets.run_caps import RunCap, name_of_cap
+from wiserouter.budgets.run_caps import RunCap, name_of_cap, run_of
 from wiserouter.conversations.cache_hits import USUAL_LIFETIME_S
 from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.conversations.conversation import Conversation
@@ -144,14 +144,13 @@ class ConversationCalls:
         """
         if record.model == SKIP:
             return True
-        decision = record.decision
         for _ in range(MAX_ATTEMPTS):
             after = self._after_decision(state, record)
             if self._store.keep_conversation(after, KEPT_TTLS * self.settings.ttl_s):
                 with self._lock:
                     self.estimates.calls_left.made(record.model, after.calls)
                     self._open.touch(after.key, record.model, after.calls, after.used_s)
-                    self.counts.decided(decision)
+                    self.counts.decided(record.decision)
                 return True
             state = self._store.conversation(state.key) or state._replace(version=0)
             if record.counts and self._is_run and state.decision_id:
@@ -233,8 +232,11 @@ class ConversationCalls:
                 self._sync.merge()
 
     def _root(self, parent: str) -> str:
-        """Return the run whose budget pays for those that name `parent`."""
+        """Return the run whose budget pays for those that name `parent`, which may have ended."""
         state = self._store.conversation(parent) if parent else None
+        with suppress(UnknownDecision):
+            if state is None and parent:
+                return run_of(self._store.find(name_of_ended(parent)).caps) or parent
         return parent if state is None else state.parent or parent
 
     def _end_lapsed(self, now_s: float) -> None:

@@ -185,6 +185,19 @@ def test_a_part_that_was_refused_has_parts_that_draw_on_the_same_budget():
     assert serve(router, "helper", 1)[0].visit == "first"
 
 
+def test_a_part_that_has_ended_has_parts_that_draw_on_the_same_budget():
+    router = fitted(run_budget_usd=0.05)
+    serve(router, "agent", 2)
+    part = router.decide("look it up", conversation="helper", parent="agent", input_tokens=1_000)
+    router.charge(part, usage=usage(0))
+    router.end("helper")
+    with pytest.raises(RunBudgetExhausted):
+        serve(router, "agent", 100)
+    with pytest.raises(RunBudgetExhausted):
+        router.decide("look it up", conversation="helper-of-helper", parent="helper", input_tokens=100_000)
+    assert router.decide("look it up", conversation="another", parent="unknown", input_tokens=1_000).visit == "first"
+
+
 def test_calls_of_one_run_at_once_share_one_model_and_one_budget():
     router = fitted(budget=Budget(5.5, horizon=100), run_budget_usd=0.2)
     for run in range(10):
