@@ -78,7 +78,7 @@ class Served:
         self.now_s += seconds
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(["conversation", "run"]), st.lists(OPERATIONS, max_size=40))
 def test_a_router_can_be_loaded_after_any_operations(tmp_path_factory, unit, operations):
     served, path = Served(unit), tmp_path_factory.getbasetemp() / "any.wise"
