@@ -31,6 +31,18 @@ def check_amount(name: str, value: float) -> float:
     return number
 
 
+def is_positive(value: object) -> bool:
+    """Return True if a value is a finite number above 0.
+
+    Examples
+    --------
+    >>> is_positive(2), is_positive(0.0), is_positive(True), is_positive("2")
+    (True, False, False, False)
+    """
+    number = _finite(value)
+    return number is not None and number > 0.0 and not isinstance(value, bool)
+
+
 def check_replaceable(path: Path) -> None:
     """Raise `InvalidInput` if a file to replace as a whole is there and no regular one: a folder, a device, a pipe."""
     if path.exists() and not path.is_file():

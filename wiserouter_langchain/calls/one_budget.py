@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, get_args
 
 from langchain_core.runnables.utils import AnyConfigurableField
 
+from wiserouter import Budget
 from wiserouter.errors import InvalidInput
+from wiserouter.integration import Unit
 from wiserouter_langchain.calls.rated_chat_model import RatedChatModel
+
+UNITS = get_args(Unit)
 
 
 class OneBudget(RatedChatModel):
@@ -19,6 +24,12 @@ class OneBudget(RatedChatModel):
         for name in fields.keys() - known.keys():  # LangChain passes every chat model a temperature and the like
             if meant := get_close_matches(name, known, n=1, cutoff=0.8):
                 raise InvalidInput(f"the router has no field {name!r}: do you mean {meant[0]!r}?", value=name)
+        budget, unit = fields.get("budget"), fields.get("unit")
+        if budget is not None and not isinstance(budget, Budget | Mapping):  # pydantic makes one of a mapping
+            example = "Budget(amount_usd=50, horizon=10_000)"
+            raise InvalidInput(f"budget must be a Budget, such as {example}, got {budget!r}", value=budget)
+        if unit is not None and unit not in UNITS:
+            raise InvalidInput(f"unit must be one of {', '.join(map(repr, UNITS))}, got {unit!r}", value=unit)
         super().__init__(**fields)
 
     def configurable_fields(self, **kwargs: AnyConfigurableField) -> NoReturn:

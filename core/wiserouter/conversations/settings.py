@@ -7,7 +7,7 @@ from typing import Literal
 
 from wiserouter.budgets.budget import Limit
 from wiserouter.errors import InvalidInput
-from wiserouter.validation import check_amount
+from wiserouter.validation import is_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +78,5 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...], remedy: str =
 
 
 def _check_positive(name: str, value: float) -> None:
-    if isinstance(value, bool) or not check_amount(name, value):
+    if not is_positive(value):
         raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}", value=value)

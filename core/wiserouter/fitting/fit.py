@@ -220,7 +220,7 @@ def fit_log(
         encoder, found = _discretized(sample, encoder, n_contexts, seed)
         if found.n_contexts < n_contexts:
             logger.warning(
-                "%d contexts in place of %d: the log has no more different prompts%s",
+                "contexts: %d in place of %d, for the log has no more different prompts%s",
                 found.n_contexts,
                 n_contexts,
                 " (rows of one query_id count as one)" if log.layout.query_id else "",

@@ -127,7 +127,7 @@ def test_fewer_prompts_than_contexts_lower_the_contexts(caplog):
     prompts, reward, cost = table(40)
     router = WiseRouter.fit(RoutingLog.from_arrays(prompts[:3], reward[:3], cost[:3], ("m", "n")), n_contexts=16)
     assert router.contexts.n_contexts <= 3
-    assert f"{router.contexts.n_contexts} contexts in place of 16" in caplog.text
+    assert f"contexts: {router.contexts.n_contexts} in place of 16" in caplog.text
 
 
 def test_rows_of_a_query_need_not_be_neighbours(tmp_path):

@@ -42,6 +42,13 @@ def test_a_field_of_almost_the_right_name_is_refused_and_settings_of_all_chat_mo
     assert routed(temperature=0, max_tokens=10, timeout=3, max_retries=2, stop=[], api_key="k", base_url="u")
 
 
+def test_a_budget_that_is_a_number_and_an_unknown_unit_are_refused_with_a_remedy():
+    with pytest.raises(InvalidInput, match=r"budget must be a Budget, such as Budget\(amount_usd=50, .*got 5"):
+        routed(budget=5)
+    with pytest.raises(InvalidInput, match="unit must be one of 'call', 'conversation', 'run', got 'turn'"):
+        routed(unit="turn")
+
+
 @pytest.mark.parametrize("cap", [0, -5])
 def test_a_limit_of_the_output_leaves_at_least_one_token(cap):
     with pytest.raises(InvalidInput, match=f"cap_output_tokens must be at least 1, or None for no limit, got {cap}"):
