@@ -31,16 +31,11 @@ def check_amount(name: str, value: float) -> float:
     return number
 
 
-def is_positive(value: object) -> bool:
-    """Return True if a value is a finite number above 0.
-
-    Examples
-    --------
-    >>> is_positive(2), is_positive(0.0), is_positive(True), is_positive("2")
-    (True, False, False, False)
-    """
-    number = _finite(value)
-    return number is not None and number > 0.0 and not isinstance(value, bool)
+def check_positive(name: str, value: object) -> None:
+    """Raise `InvalidInput` naming `name` if `value` is not a finite number above 0; True and False are none."""
+    number = None if isinstance(value, bool) else _finite(value)
+    if number is None or number <= 0.0:
+        raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}", value=value)
 
 
 def check_replaceable(path: Path) -> None:

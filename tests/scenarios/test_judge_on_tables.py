@@ -115,8 +115,8 @@ def figures_of(name, feedback, n_seeds=None):
 
 
 def test_a_judge_alone_leads_half_of_the_way_to_full_feedback():
-    judged, _, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED), n_seeds=6)  # two have an error of .03
-    none, full = (figures_of(ROUTERBENCH, Feedback(scored=scored), n_seeds=6)[0] for scored in (0.0, 1.0))
+    judged, _, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED), n_seeds=8)  # two have an error of .03
+    none, full = (figures_of(ROUTERBENCH, Feedback(scored=scored), n_seeds=8)[0] for scored in (0.0, 1.0))
     way = full.mean() - none.mean()
     print(f"\n{(judged.mean() - none.mean()) / way:.0%} of the way")
     assert judged.mean() + error.mean() >= none.mean() + 0.5 * way
@@ -124,8 +124,8 @@ def test_a_judge_alone_leads_half_of_the_way_to_full_feedback():
 
 
 def test_a_judge_that_prefers_cheap_models_is_still_better_than_none_and_is_reported():
-    biased, warned, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED, bias=0.2, scored=0.05), n_seeds=6)
-    none = figures_of(ROUTERBENCH, Feedback(), n_seeds=6)[0]
+    biased, warned, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED, bias=0.2, scored=0.05), n_seeds=8)
+    none = figures_of(ROUTERBENCH, Feedback(), n_seeds=8)[0]
     assert (biased.mean(axis=0) + error >= none.mean(axis=0)).all()
     assert (warned <= 500).mean() >= 2 / 3
 

@@ -13,7 +13,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.integration import Unit
 from wiserouter_langchain.calls.rated_chat_model import RatedChatModel
 
-UNITS = get_args(Unit)
+_UNITS = get_args(Unit)
 
 
 class OneBudget(RatedChatModel):
@@ -28,8 +28,8 @@ class OneBudget(RatedChatModel):
         if budget is not None and not isinstance(budget, Budget | Mapping):  # pydantic makes one of a mapping
             example = "Budget(amount_usd=50, horizon=10_000)"
             raise InvalidInput(f"budget must be a Budget, such as {example}, got {budget!r}", value=budget)
-        if unit is not None and unit not in UNITS:
-            raise InvalidInput(f"unit must be one of {', '.join(map(repr, UNITS))}, got {unit!r}", value=unit)
+        if unit is not None and unit not in _UNITS:
+            raise InvalidInput(f"unit must be one of {', '.join(map(repr, _UNITS))}, got {unit!r}", value=unit)
         super().__init__(**fields)
 
     def configurable_fields(self, **kwargs: AnyConfigurableField) -> NoReturn:

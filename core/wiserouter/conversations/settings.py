@@ -7,7 +7,7 @@ from typing import Literal
 
 from wiserouter.budgets.budget import Limit
 from wiserouter.errors import InvalidInput
-from wiserouter.validation import is_positive
+from wiserouter.validation import check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Conversations:
             "unit", self.unit, ("conversation", "run"), ": to decide each call alone, leave conversations= out"
         )
         _check_choice("run_limit", self.run_limit, ("hard", "expected"))
-        _check_positive("ttl_s", self.ttl_s)
+        check_positive("ttl_s", self.ttl_s)
         if self.run_budget_usd is None:
             return
-        _check_positive("run_budget_usd", self.run_budget_usd)
+        check_positive("run_budget_usd", self.run_budget_usd)
         if self.unit != "run":
             raise InvalidInput(
                 f"run_budget_usd needs unit='run', got unit={self.unit!r} and run_budget_usd={self.run_budget_usd!r}: "
@@ -75,8 +75,3 @@ class Conversations:
 def _check_choice(name: str, value: str, choices: tuple[str, ...], remedy: str = "") -> None:
     if value not in choices:
         raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{remedy}", value=value)
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not is_positive(value):
-        raise InvalidInput(f"{name} must be a finite number above 0, got {value!r}", value=value)

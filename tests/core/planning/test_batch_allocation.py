@@ -9,12 +9,11 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.stats import binom
 from scipy.stats import f as f_distribution
 
+from support.problems import TIGHT
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning import batch_allocation
 from wiserouter.planning.batch_allocation import BatchProgram
 from wiserouter.planning.batch_margin import SAMPLED_TOTALS, CostErrors, sampled_level
-
-TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 def batch(seed):

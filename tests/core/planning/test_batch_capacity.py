@@ -3,9 +3,10 @@ import math
 
 import numpy as np
 import pytest
-from core.planning.test_batch_allocation import TIGHT, batch
+from core.planning.test_batch_allocation import batch
 from scipy.optimize import linprog
 
+from support.problems import TIGHT
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning import batch_capacity
 from wiserouter.planning.batch_allocation import BatchProgram
