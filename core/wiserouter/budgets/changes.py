@@ -43,6 +43,8 @@ class AccountTerms(NamedTuple):
         Why nothing is decided.
     configured : str
         The terms that it was last started with, as text, where an administrator has changed them since.
+    whole : str
+        The terms that its program has started it with, as text, where it is a part of these or has changed them since.
     """
 
     budget: Budget
@@ -50,6 +52,7 @@ class AccountTerms(NamedTuple):
     increases: tuple[tuple[Increase, ...], ...] = ()
     pause: Pause | None = None
     configured: str = ""
+    whole: str = ""
 
     def increases_of(self, level: int) -> tuple[Increase, ...]:
         """Return the increases of one of the budgets."""

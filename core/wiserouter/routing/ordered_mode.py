@@ -89,20 +89,15 @@ class RouterMode(RouterOrders):
         self._started[scope] = budget, parent
 
     def _divide(
-        self,
-        budget: Budget,
-        scope: str,
-        parent: str | None,
-        shadow: Shadow | None,
-        *,
-        restart: bool = False,
-        revive: bool = True,
+        self, budget: Budget, scope: str, parent: str | None, shadow: Shadow | None, *, restart: bool = False
     ) -> None:
+        """Open the two accounts of a scope; what an administrator has ended stays ended."""
         if shadow:
             scopes = [None if one is None else observed_scope(one) for one in (scope, parent)]
-            self._store.open(scopes[0] or "", shadow.observed(budget), parent=scopes[1], restart=restart)
+            observed = shadow.observed(budget)
+            self._store.open(scopes[0] or "", observed, parent=scopes[1], restart=restart, whole=budget)
         acted = shadow.acted(budget) if shadow else budget
-        self._store.open(scope, acted, parent=parent, restart=restart, revive=revive)
+        self._store.open(scope, acted, parent=parent, restart=restart, whole=budget)
 
     def _shadow_under(self, orders: Orders) -> Shadow | None:
         """Return the mode under some orders."""
@@ -162,7 +157,7 @@ class RouterMode(RouterOrders):
     def _divide_all(self, shadow: Shadow | None) -> None:
         for scope in sorted(self._started, key=self._depth):  # a scope opens within its parent
             budget, parent = self._started[scope]
-            self._divide(budget, scope, parent, shadow, revive=False)  # what was ended stays ended
+            self._divide(budget, scope, parent, shadow)
 
     def _depth(self, scope: str) -> int:
         """Return the number of scopes that enclose one."""

@@ -159,7 +159,7 @@ class Store(Protocol):
         *,
         parent: str | None = None,
         restart: bool = False,
-        revive: bool = True,
+        whole: Budget | None = None,
     ) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now.
 
@@ -173,9 +173,9 @@ class Store(Protocol):
             Another scope whose budgets must also bear each call.
         restart : bool, default False
             End the running budget; its calls in flight no longer count.
-        revive : bool, default True
-            Whether a budget that an administrator has ended begins again on other terms; else it takes them, and
-            stays ended.
+        whole : Budget, optional
+            The terms that the budget is a part of, where its program has divided them. One that an administrator has
+            ended begins again on other terms only; as another part of the same, it stays ended.
 
         Raises
         ------

@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import RLock
+from typing import NamedTuple
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
@@ -36,6 +37,14 @@ ALIASES_PER_DECISION = 8
 
 _Kept = tuple[Record, Account]
 """A record, and the account that bears its call, in the windows of that time."""
+
+
+class _Given(NamedTuple):
+    """What a scope was last started with."""
+
+    budget: Budget
+    parent: str | None
+    whole: Budget
 
 
 class MemoryStore:
@@ -72,7 +81,7 @@ class MemoryStore:
         self._max_decisions = max_decisions
         self._ledgers: dict[str, Account] = {}
         self._parents: dict[str, str] = {}
-        self._given: dict[str, tuple[Budget, str | None]] = {}  # by scope, the terms and parent of its last start
+        self._given: dict[str, _Given] = {}
         self._renewing: set[str] = set()
         self._aliases: OrderedDict[str, str] = OrderedDict()
         self._in_flight: OrderedDict[str, _Kept] = OrderedDict()
@@ -96,7 +105,7 @@ class MemoryStore:
         *,
         parent: str | None = None,
         restart: bool = False,
-        revive: bool = True,
+        whole: Budget | None = None,
     ) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now."""
         with self._lock:
@@ -104,10 +113,11 @@ class MemoryStore:
                 check_parent(scope, parent, self._scopes(parent))
                 self._account_at(parent, self.now())
             running, former = None if restart else self._ledgers.get(scope), self._given.get(scope)
-            if running is not None and former == (budget, parent):  # what was changed while it ran stays
+            given = _Given(budget, parent, whole or budget)
+            if running is not None and former == given:  # what was changed while it ran stays
                 return
-            pause, given = self._changes.pauses.get(scope), (budget, parent)
-            if running is None or (revive and pause is not None and pause.ended):
+            pause, other = self._changes.pauses.get(scope), former is None or former[1:] != given[1:]
+            if running is None or (other and pause is not None and pause.ended):
                 self._ledgers[scope] = open_account(budget, self.now())
                 self._changes.pauses.pop(scope, None)
                 self._show_committed(scope)
@@ -117,7 +127,7 @@ class MemoryStore:
                 if parent is not None:
                     self._parents[scope] = parent
             else:
-                budget = budget if former is None else with_present_limits(budget, former[0], running.budget)
+                budget = budget if former is None else with_present_limits(budget, former.budget, running.budget)
                 check_same_shape(scope, running.budget, budget, self._parents.get(scope), parent)
                 for ledger, one in zip(running.each, budget.each, strict=True):
                     ledger.amend(amount_usd=one.amount_usd, horizon=one.horizon)
@@ -128,8 +138,8 @@ class MemoryStore:
         with self._lock:
             self._account_at(scope, self.now())
             self._ledgers[scope].amend(amount_usd=amount_usd, horizon=horizon, every=every)
-            given, parent = self._given[scope]
-            self._given[scope] = amended(given, amount_usd, horizon, every), parent
+            given = self._given[scope]
+            self._given[scope] = given._replace(budget=amended(given.budget, amount_usd, horizon, every))
 
     def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:
         """Change the running budget of `scope`, once for each token, and return the answer."""

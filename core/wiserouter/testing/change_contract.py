@@ -114,15 +114,15 @@ def ends_for_good(shelf: Shelf) -> None:
 
 
 def stays_ended_where_it_is_divided(shelf: Shelf) -> None:
-    """Keep a budget ended that takes other terms without being revived, until a start on terms other than these."""
+    """Keep a budget ended that is started on any part of its terms, until a start on other terms."""
     store, scope = opened(shelf)
+    store.amend(scope, amount_usd=20.0, horizon=None)
     store.change(scope, BudgetChange(ended=True))
-    store.open(scope, Budget(5.0, 50), revive=False)
-    other = other_store(shelf, store)
-    if other.durable:
-        other.open(scope, Budget(5.0, 50))
-    with raises(BudgetPaused):
-        other.snapshot(scope)
+    for part in (Budget(5.0, 50), Budget(2.0, 20), Budget(10.0, 100)):
+        other = other_store(shelf, store)
+        other.open(scope, part, whole=Budget(10.0, 100))
+        with raises(BudgetPaused):
+            other.snapshot(scope)
     store.open(scope, Budget(8.0, 100))
     assert store.snapshot(scope).funds.left_usd == 8.0
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import given, settings
@@ -211,6 +211,18 @@ def test_a_budget_that_was_ended_stays_so_whatever_the_mode(workers):
         two.status()  # what is paused decides nothing, and follows where it is looked at
         wait_for(lambda share=share: (two.shadow and two.shadow.share) == share)
         for router in (one, two, workers()):
+            assert router.budget().amount_usd == 100.0 * (share or 1.0)
+            with pytest.raises(BudgetPaused, match="ended"):
+                router.decide(context=0)
+
+
+def test_a_mode_ordered_while_no_router_runs_begins_no_ended_budget_again(workers, tmp_path):
+    workers().change_budget(BudgetChange(ended=True))
+    clock = FakeClock(1_000.0)
+    with closing(SharedStore(SQLiteEngine(tmp_path / "budget.db", clock), clock=clock)) as store:
+        for mode, share in (("shadow", 0.25), ("shadow", 0.5), ("route", 0.0)):
+            router_on(store).change_mode(mode, share=share)
+            router = workers()
             assert router.budget().amount_usd == 100.0 * (share or 1.0)
             with pytest.raises(BudgetPaused, match="ended"):
                 router.decide(context=0)

@@ -54,6 +54,7 @@ def amend(worker: Worker, scope: str, amount_usd: float | None, horizon: int | N
     """Change the amount, which ends its increases, or the horizon of the budget that renews `every` so often."""
     account, view = _present(worker, scope)
     budget, configured = amended(view.budget, amount_usd, horizon, every), view.terms.configured
+    whole = view.terms.whole or configured or text_of_terms(view.budget, view.parent)
     if configured:
         given = terms_of_text(configured, worker.name).budget
         configured = text_of_terms(amended(given, amount_usd, horizon, every), view.parent)
@@ -63,16 +64,28 @@ def amend(worker: Worker, scope: str, amount_usd: float | None, horizon: int | N
     if amount_usd is not None:
         increases[level], present_usd = (), amount_usd
     pause = view.terms.pause
-    terms = AccountTerms(budget, view.parent, tuple(increases) if any(increases) else (), pause, configured)
+    terms = AccountTerms(budget, view.parent, tuple(increases) if any(increases) else (), pause, configured, whole)
     _amend(worker, scope, terms, {level: present_usd})
 
 
-def start_with(worker: Worker, scope: str, budget: Budget, parent: str | None, configured: str) -> None:
+def started(budget: Budget, parent: str | None, whole: Budget | None) -> AccountTerms:
+    """Return the terms of a start, on all of its budget or on a part of the whole."""
+    divided = "" if whole in (None, budget) else text_of_terms(whole, parent)
+    return AccountTerms(budget, parent, whole=divided)
+
+
+def begins_again(running: AccountTerms, given: str) -> bool:
+    """Return True if an administrator has ended the running budget, and it is started on other terms, as text."""
+    former = running.whole or running.configured
+    return running.pause is not None and running.pause.ended and former not in ("", given)
+
+
+def start_with(worker: Worker, scope: str, terms: AccountTerms) -> None:
     """Change the amounts and horizons of the running budgets to those of a start; a pause stays."""
     account, view = _present(worker, scope)
-    pause = view.terms.pause
-    departs = (pause is not None and pause.ended) or configured != text_of_terms(budget, parent)
-    terms = AccountTerms(budget, parent, pause=pause, configured=configured if departs else "")
+    pause, budget = view.terms.pause, terms.budget
+    departs = (pause is not None and pause.ended) or terms.configured != text_of_terms(budget, terms.parent)
+    terms = terms._replace(pause=pause, configured=terms.configured if departs else "")
     former = view.budget.each
     amounts_usd = {
         level: one.amount_usd

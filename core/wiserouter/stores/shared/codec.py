@@ -32,7 +32,7 @@ def text_of_terms(budget: Budget, parent: str | None) -> str:
 
 
 def text_of_account(terms: AccountTerms) -> str:
-    """Return the terms of an account as text; that of `text_of_terms` where no administrator has changed them."""
+    """Return the terms of an account as text; that of `text_of_terms` where nothing has changed or divided them."""
     fields = _fields_of_terms(terms.budget, terms.parent)
     if terms.increases:
         fields["increases"] = terms.increases
@@ -40,6 +40,8 @@ def text_of_account(terms: AccountTerms) -> str:
         fields["pause"] = terms.pause
     if terms.configured:
         fields["configured"] = terms.configured
+    if terms.whole:
+        fields["whole"] = terms.whole
     return json.dumps(fields)
 
 
@@ -68,7 +70,7 @@ def _terms(text: str) -> AccountTerms:
         raise ValueError("no budget")
     increases = tuple([tuple([Increase(*one) for one in each]) for each in terms.get("increases", ())])
     pause = Pause(*terms["pause"]) if terms.get("pause") else None
-    return AccountTerms(budget, terms["parent"], increases, pause, terms.get("configured", ""))
+    return AccountTerms(budget, terms["parent"], increases, pause, terms.get("configured", ""), terms.get("whole", ""))
 
 
 def text_of_record(record: Record) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
+from wiserouter.budgets.changes import AccountTerms, BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, check_parent, check_same_shape
@@ -39,7 +39,7 @@ from wiserouter.stores.engines.events import Alias, Open, Score, Spend
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.peer import Peer
 from wiserouter.stores.shared import account_changes, claims, conversations, steps
-from wiserouter.stores.shared.codec import text_of_terms
+from wiserouter.stores.shared.codec import text_of_account, text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import LeasedAccount, Leases
 from wiserouter.stores.shared.losses import name_of_opening
@@ -158,7 +158,7 @@ class SharedStore:
         *,
         parent: str | None = None,
         restart: bool = False,
-        revive: bool = True,
+        whole: Budget | None = None,
     ) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now.
 
@@ -173,21 +173,21 @@ class SharedStore:
         if parent is not None:
             self._check_parent(scope, parent)
         self._worker.refresh_account(scope)
-        view = self._running(scope)
+        view, terms = self._running(scope), account_changes.started(budget, parent, whole)
         while view is None or restart:
-            if self._opened(scope, view, budget, parent):
+            if self._opened(scope, view, terms):
                 return
             restart, view = False, self._running(scope)
         given = text_of_terms(budget, parent)
         if view.terms.configured == given:  # what was changed while it ran stays
             return
-        if revive and view.terms.pause is not None and view.terms.pause.ended and view.terms.configured:
-            self.open(scope, budget, parent=parent, restart=True)
+        if account_changes.begins_again(view.terms, terms.whole or given):
+            self.open(scope, budget, parent=parent, restart=True, whole=whole)
         elif text_of_terms(view.budget, view.parent) != given:
-            budget = account_changes.joined(view, budget, self.name)
-            check_same_shape(scope, view.budget, budget, view.parent, parent)
-            logger.info("the budget of scope %r is now %s", scope, budget)
-            account_changes.start_with(self._worker, scope, budget, parent, given)
+            terms = terms._replace(budget=account_changes.joined(view, budget, self.name), configured=given)
+            check_same_shape(scope, view.budget, terms.budget, view.parent, parent)
+            logger.info("the budget of scope %r is now %s", scope, terms.budget)
+            account_changes.start_with(self._worker, scope, terms)
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`: the one that renews `every` so often, where there are several."""
@@ -369,12 +369,12 @@ class SharedStore:
         check_parent(scope, parent, enclosing)
         self.ledger(parent)
 
-    def _opened(self, scope: str, running: AccountView | None, budget: Budget, parent: str | None) -> bool:
+    def _opened(self, scope: str, running: AccountView | None, terms: AccountTerms) -> bool:
         """Open an account in place of the running one; return False if another worker did so first, on other terms."""
         if running is None and self._worker.now() < self._worker.restored_by_s:  # another may know its spend
             raise self._worker.restoring("no other budget is opened")
         generation = 0 if running is None else running.generation
-        windows = first_windows(scope, generation + 1, budget, self.now())
-        event = Open(scope, generation, text_of_terms(budget, parent), windows, name_of_opening(self.now()))
+        windows = first_windows(scope, generation + 1, terms.budget, self.now())
+        event = Open(scope, generation, text_of_account(terms), windows, name_of_opening(self.now()))
         opened, view = self._worker.client.request(PendingEvent(event, scope)), self._running(scope)
         return opened == generation + 1 and view is not None and view.state.terms == event.terms
