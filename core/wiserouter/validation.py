@@ -145,6 +145,12 @@ def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
     raise InvalidInput(f'{name} must be a list of names, such as ["small"], got {values!r}', value=values)
 
 
+def check_function(name: str, value: object, arguments: str) -> None:
+    """Raise `InvalidInput` naming `name`, and what it is called with, if `value` cannot be called."""
+    if not callable(value):
+        raise InvalidInput(f"{name} must be a function of {arguments}, got {value!r}", value=value)
+
+
 def check_kind(name: str, value: object, kind: type, example: str) -> None:
     """Raise `InvalidInput` naming `name` and an example if `value` is no `kind`."""
     if not isinstance(value, kind):

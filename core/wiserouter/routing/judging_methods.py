@@ -12,6 +12,7 @@ from wiserouter.errors import AlreadySettled, InvalidInput, UnknownDecision
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.routing.conversation_methods import RouterConversations
 from wiserouter.routing.judge_figures import JudgeFigures, figures_of
+from wiserouter.validation import check_function
 
 if TYPE_CHECKING:
     from wiserouter.judging.judge import Judge
@@ -91,8 +92,7 @@ class RouterJudging(RouterConversations):
         """
         from wiserouter.judging.judge import Judge  # routers without a judge do not pay for asyncio
 
-        if not callable(ask):
-            raise InvalidInput(f"ask must be a function of prompt and answer, got {ask!r}", value=ask)
+        check_function("ask", ask, "prompt and answer")
         if self.judge is not None:
             raise InvalidInput("a router has one judge, got another one: close the first with stop_judging()")
         seed = settings.pop("seed", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wiserouter.errors import InvalidInput
 from wiserouter.routing.journal import Journal
 from wiserouter.routing.observer import Observer, RequestObserver
 
@@ -32,7 +33,16 @@ class ObservedRouter:
         self._observers = tuple(others if journal is None else [journal, *others])
 
     def report_to(self, observer: Observer) -> None:
-        """Let an observer, such as metrics, take every decision and outcome from now on."""
+        """Let an observer, such as metrics, take every decision and outcome from now on.
+
+        Raises
+        ------
+        InvalidInput
+            If it lacks a method of an observer.
+        """
+        if not isinstance(observer, Observer):
+            rule = "an observer must have the methods decision, event and note"
+            raise InvalidInput(f"{rule}, got {observer!r}", value=observer)
         self._observers = (*self._observers, observer)
         if isinstance(observer, RequestObserver):
             self._request_observers = (*self._request_observers, observer)

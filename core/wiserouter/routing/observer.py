@@ -13,6 +13,7 @@ Line = Callable[[], Mapping[str, Any]]
 """Makes the JSON object of one event."""
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Takes the events of a router, in the thread of the request: no method may wait or raise."""
 

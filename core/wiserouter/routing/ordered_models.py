@@ -15,6 +15,7 @@ from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Price
 from wiserouter.routing.orders import NO_ORDERS, ModelOrder, OrderAnswer, Orders, figures_of_model, keep_order
 from wiserouter.routing.run_time_changes import RouterChanges, hashed
+from wiserouter.validation import check_function
 
 if TYPE_CHECKING:
     from wiserouter.routing.decider import Decider
@@ -110,6 +111,7 @@ class RouterOrders(RouterChanges):
 
     def follow_orders(self, listener: Callable[[Orders], object]) -> None:
         """Call a listener with the orders that hold whenever these change; it must not wait."""
+        check_function("listener", listener, "orders")
         self._order_listeners = (*self._order_listeners, listener)
 
     def _order(

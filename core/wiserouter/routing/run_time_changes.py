@@ -12,7 +12,7 @@ from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.errors import InvalidInput, NotStarted
 from wiserouter.routing.observed import ObservedRouter
 from wiserouter.routing.shadow import observed_scope, part_of
-from wiserouter.validation import check_amount, check_count
+from wiserouter.validation import check_amount, check_count, check_function
 
 if TYPE_CHECKING:
     from wiserouter.routing.learner import Learner
@@ -115,6 +115,7 @@ class RouterChanges(ObservedRouter):
 
     def follow(self, listener: Callable[[Collection[str]], object]) -> None:
         """Call a listener when an administrator has changed a budget, with the known scopes whose limit is hard."""
+        check_function("listener", listener, "scopes")
         self._store.follow(listener)
 
     def _sides(self, scope: str) -> tuple[tuple[str, float], ...]:

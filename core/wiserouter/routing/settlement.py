@@ -33,7 +33,7 @@ from wiserouter.routing.shadow import is_observed
 from wiserouter.routing.spending import RouterSpending
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
-from wiserouter.validation import check_amount, check_reward, check_uses
+from wiserouter.validation import check_amount, check_reward, check_uses, checked_names
 
 logger = logging.getLogger("wiserouter")
 
@@ -271,8 +271,16 @@ class RouterSettlement(RouterSpending):
         """Give a decision further names, such as the id of its call, to charge, reward and find it by.
 
         An alias that was given before passes to the later decision; with "" as the decision it is withdrawn.
+
+        Raises
+        ------
+        InvalidInput
+            If a name is empty or no text.
         """
-        self._store.alias((alias,) if isinstance(alias, str) else alias, id_of(decision))
+        names = checked_names("alias", (alias,) if isinstance(alias, str) else alias)
+        if "" in names:
+            raise InvalidInput("alias must be a name, such as the id of a call, got ''", value="")
+        self._store.alias(names, id_of(decision))
 
     def waits(self, scope: str | None = None) -> bool:
         """Return True if a step may wait for the store; such a step must not run on the event loop.

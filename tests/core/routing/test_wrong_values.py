@@ -146,6 +146,23 @@ def test_a_budget_that_is_right_starts():
     assert router.decide("hi").model in {"small", "large"}
 
 
+def test_an_observer_has_its_methods_and_a_listener_is_a_function():
+    router = WiseRouter(MODELS)
+    assert "decision, event and note" in refused(router.report_to, object())
+    for follow in (router.follow, router.follow_orders):
+        assert refused(follow, "scopes").startswith("listener must be a function")
+
+
+@pytest.mark.parametrize("alias", ["", None, 7, ["call", ""], ["call", 7]])
+def test_an_alias_is_a_name(alias):
+    router = WiseRouter(MODELS)
+    router.start(Budget(1.0, 10))
+    decision = router.decide("hi")
+    assert refused(router.alias, alias, decision).startswith("alias must be")
+    router.alias(["call", "answer"], decision)
+    assert router.decision("answer") == router.decision("call")
+
+
 def test_limits_are_limits_and_shares_have_names():
     router = WiseRouter(MODELS)
     for limits in ({"latency_s": Limit(mean=2.0)}, Limit(mean=2.0)):
