@@ -1,6 +1,7 @@
 import pytest
 
 from wiserouter import Budget, Decision, MemoryStore, open_store
+from wiserouter.budgets.changes import BudgetChange
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownDecision
 from wiserouter.stores import Record
 from wiserouter.testing import FakeClock
@@ -133,6 +134,17 @@ def test_a_new_budget_of_a_scope_starts_from_nothing(store, clock):
     store.open("default", Budget(5.0, 10), restart=True)
     store.settle("a", 1.0)
     assert (store.ledger("default").spent_usd, store.ledger("default").decided) == (0.0, 0)
+
+
+def test_a_change_of_a_running_budget_is_told_and_stays_until_a_start_on_other_terms(store):
+    told = []
+    store.follow(told.append)
+    store.change("default", BudgetChange(add_usd=1.0))
+    store.open("default", Budget(10.0, 100))
+    assert store.ledger("default").budget.amount_usd == 11.0
+    assert told == [[]]
+    store.open("default", Budget(12.0, 100))
+    assert store.ledger("default").budget.amount_usd == 12.0
 
 
 def test_open_store():
