@@ -29,7 +29,7 @@ def run_caps() -> tuple[RunCap, ...]:
 
 
 def crowd(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
-    """Make many calls; one in ten fails."""
+    """Make many calls, of which one in ten fails, and where `SCORES` is set score the others."""
     rng, costs, granted, refused, released = random.Random(seed), [], 0, 0, 0
     caps = run_caps()
     for call in range(calls):
@@ -47,12 +47,15 @@ def crowd(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
         else:
             costs.append(rng.uniform(0.1, 1.0) * held_usd)
             store.settle(one.decision.id, costs[-1])
+            if "SCORES" in os.environ:
+                store.reward(one.decision.id, 1.0)
     return {
         "granted": granted,
         "refused": refused,
         "released": released,
         "charged": len(costs),
         "spent_usd": math.fsum(costs),
+        "failures": store.health().failures,
     }
 
 

@@ -88,6 +88,29 @@ def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path):
         created.join()
 
 
+def test_one_that_has_waited_for_long_asks_as_often_as_one_that_has_just_begun(tmp_path, monkeypatch):
+    store = open_store(f"sqlite:///{tmp_path / 'budget.db'}?timeout_s=20&refresh_s=1000")
+    store.open("s", EXPECTED)
+    caller, naps_s, sleep = threading.get_ident(), [], time.sleep
+    with closing(sqlite3.connect(tmp_path / "budget.db", isolation_level=None)) as other:
+
+        def nap(time_s):
+            if threading.get_ident() != caller:  # the store's own thread
+                return sleep(time_s)
+            naps_s.append(time_s)
+            return other.execute("ROLLBACK") if len(naps_s) == 50 else None
+
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(exchange, "BRIEF_S", 20.0)
+        monkeypatch.setattr(time, "sleep", nap)
+        store.reserve(record(store, "s", "call", 0.5, 0.5))
+    monkeypatch.undo()
+    assert len(naps_s) == 50
+    assert max(naps_s) <= 0.02
+    assert store.health().failures == 0
+    store.close()
+
+
 def test_a_hard_limit_waits_for_its_whole_time_and_so_do_expected_ones_beside_it(url, locked):
     store = open_store(url)
     store.open("s", EXPECTED)

@@ -54,6 +54,18 @@ def test_eight_processes_share_a_hard_budget(place, request):
     store.close()
 
 
+def test_eight_processes_that_write_without_a_pause_each_have_their_turn(tmp_path):
+    url = f"sqlite:///{tmp_path / 'budget.db'}"
+    store = open_store(url)
+    store.open("s", Budget(1e6, 1_000_000))
+    total = in_processes(url, PROCESSES, CALLS // 2, SCORES="yes")
+    store.refresh()
+    assert total["failures"] == 0
+    assert store.ledger("s").charged == total["charged"]
+    assert store.ledger("s").spent_usd == pytest.approx(total["spent_usd"], rel=0, abs=1e-9)
+    store.close()
+
+
 @pytest.mark.parametrize("limit", ["expected", "hard"])
 @pytest.mark.parametrize(
     "place", ["sqlite", pytest.param("redis", marks=pytest.mark.skipif(redis_server() is None, reason=MISSING))]

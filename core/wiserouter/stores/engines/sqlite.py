@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import Literal
+from typing import Literal, TypeVar
 from weakref import finalize
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
@@ -29,6 +29,8 @@ from wiserouter.stores.engines.sqlite_schema import MIGRATIONS, SCHEMA, SCHEMA_V
 from wiserouter.stores.engines.sqlite_texts import TextCursor
 from wiserouter.stores.engines.sqlite_transaction import Transaction
 from wiserouter.stores.ids import WorkerIdentity
+
+T = TypeVar("T")
 
 _APPLICATION = 0x57495345  # "WISE", in the header of the file
 
@@ -100,7 +102,7 @@ class SQLiteEngine:
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
         """Apply the events in order, all in one transaction, and read; wait at most `within_s` for other writers."""
         with self._lock, self._named_errors():
-            self._wait_at_most(self._timeout_s if within_s is None else min(within_s, self._timeout_s))
+            self._waits_s = self._timeout_s if within_s is None else min(within_s, self._timeout_s)
             try:
                 return self._applied(events, reading)
             except Superseded as ended:
@@ -135,26 +137,28 @@ class SQLiteEngine:
                 self._close_connection()
                 self._connection = None
 
-    def _wait_at_most(self, time_s: float) -> None:
-        """Set how long transactions wait for other writers; a new connection waits for `timeout_s`."""
-        connection = self._connected()
-        if time_s != self._waits_s:
-            connection.execute(f"PRAGMA busy_timeout = {round(1_000 * time_s)}")
-            self._waits_s = time_s
-
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         cursor = self._connected().cursor(TextCursor)
         try:
-            self._begin(cursor)
+            self._when_free(self._begin, cursor)
             yield cursor
-            cursor.execute("COMMIT")
+            self._when_free(cursor.execute, "COMMIT")
         except BaseException:
             if cursor.connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
         finally:
             cursor.close()
+
+    def _when_free(self, step: Callable[[T], object], argument: T) -> None:
+        """Take a step, and take it again while another process writes, until the time for that is over."""
+        try:
+            step(argument)
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error):
+                raise
+            _while_busy(self._waits_s)(step, argument)
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Begin a transaction on the file that the path leads to: while it runs, no other process replaces the file."""
@@ -179,7 +183,7 @@ class SQLiteEngine:
         """Return the connection of this process: one opened before a fork must not be used after it."""
         if self._connection is None or not self._owner.is_current:
             with self._named_errors():
-                self._connection, self._waits_s = self._connect(), self._timeout_s
+                self._connection = self._connect()
             self._close_connection = finalize(self, self._connection.close)  # Python 3.13 warns where it is left open
             self._close_connection.atexit = False  # a router may still write what it has kept back
             self._file = OpenFile(self.path, self._migrate)
@@ -196,6 +200,7 @@ class SQLiteEngine:
             self._write_ahead(connection)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._migrate(connection)
+            connection.execute("PRAGMA busy_timeout = 0")  # SQLite's own wait may leave one of many processes out
         except BaseException:
             connection.close()
             raise
@@ -203,14 +208,7 @@ class SQLiteEngine:
 
     def _write_ahead(self, connection: sqlite3.Connection) -> None:
         """Set the WAL mode; SQLite does not wait where another process is doing so, whatever the `busy_timeout`."""
-        for attempt in Retrying(
-            retry=retry_if_exception(_is_busy),
-            wait=wait_random(0, 0.02),
-            stop=stop_after_delay(self._timeout_s),
-            reraise=True,
-        ):
-            with attempt:
-                connection.execute("PRAGMA journal_mode = WAL")
+        _while_busy(self._timeout_s)(connection.execute, "PRAGMA journal_mode = WAL")
 
     def _check_header(self) -> None:
         """Refuse a missing file, or one that is not a store, before anything is written to it."""
@@ -268,7 +266,7 @@ class SQLiteEngine:
     def _unavailable(self, error: Exception) -> StoreError:
         remedy = "check that its folder exists, is writable and is not full"
         if _is_busy(error):
-            remedy = "another process writes for longer than timeout_s: end its transaction"
+            remedy = f"another process writes for longer than {self._waits_s:g} s: end its transaction"
         elif isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHORT_READ:
             log, index = f"{self.path.name}-wal", f"{self.path.name}-shm"
             remedy = f"its log was cut: stop all workers, delete {log} and {index}, and start them without what it held"
@@ -288,5 +286,16 @@ _WRONG_PATH = FileNotFoundError, NotADirectoryError, IsADirectoryError, Permissi
 _FORBIDDEN = sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN
 
 
+def _while_busy(within_s: float) -> Retrying:
+    """Return a caller that takes a step again and again while another process writes.
+
+    SQLite's own wait asks ever less often, down to ten times a second. Where many processes write without a pause, one
+    that has waited for long would then find the file free more seldom than those that have just begun.
+    """
+    wait, stop = wait_random(0, 0.02), stop_after_delay(within_s)
+    return Retrying(retry=retry_if_exception(_is_busy), wait=wait, stop=stop, reraise=True)
+
+
 def _is_busy(error: BaseException) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    """Return True if another process writes to the file, or recovers it after a crash."""
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
