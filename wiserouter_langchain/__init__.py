@@ -28,8 +28,10 @@ _HOMES = {
     "track_decisions": "decisions.feedback",
 }
 
+_NEEDS_AGENTS = {"WiseRouterMiddleware"}
+
 if not TYPE_CHECKING:  # a type checker takes the names that it finds above: of a computed list it would read none
-    __all__ = list(_HOMES)
+    __all__ = [name for name in _HOMES if name not in _NEEDS_AGENTS or find_spec("langchain") is not None]
 
 
 def __getattr__(name: str) -> Any:

@@ -125,6 +125,18 @@ def test_an_adapter_without_its_extra_says_which(monkeypatch, package, needs, ex
         importlib.import_module(package)
 
 
+def test_a_star_import_leaves_out_what_an_extra_is_missing_for():
+    code = (
+        "import sys; sys.modules['langchain'] = None\n"
+        "from wiserouter_langchain import *\n"
+        "print(RunnableWiseRouter.__name__, 'WiseRouterMiddleware' in globals())\n"
+        "from wiserouter_langchain import WiseRouterMiddleware"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["RunnableWiseRouter", "False"]
+    assert "pip install 'wiserouter[langchain-agents]'" in ended.stderr
+
+
 def test_pins_stay_where_there_is_no_resolution(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("pin", ROOT / "tests" / "packaging" / "pin.py")
     pin = importlib.util.module_from_spec(spec)
