@@ -139,8 +139,7 @@ class OpenAttempt:
 
     def _started(self) -> object:
         """Return when LiteLLM last called a provider for this request; None where it has not."""
-        log = None if self.log is None else self.log()
-        return getattr(log, "model_call_details", {}).get("api_call_start_time")
+        return started_by(None if self.log is None else self.log())
 
     def outcome(self, error: BaseException | None) -> Outcome:
         """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
@@ -166,7 +165,7 @@ class OpenAttempt:
 
     def error_that_followed(self) -> BaseException | None:
         """Return the error that is being handled now, unless it is older than the attempt."""
-        id_, error = _handled()
+        id_, error = handled_error()
         return None if id_ == self.earlier else error
 
 
@@ -188,7 +187,7 @@ class OpenAttempts(dict[str, OpenAttempt]):
         """Note an attempt, and watch its mark."""
         watch = MarkWatch(mark, self._mark_gone)
         watch.decision_id, watch.loop = decision.id, _running_loop()
-        self[decision.id] = OpenAttempt(group, decision, worst_usd, earlier=_handled()[0], watch=watch)
+        self[decision.id] = OpenAttempt(group, decision, worst_usd, earlier=handled_error()[0], watch=watch)
 
     def while_open(self, attempt: OpenAttempt | None) -> Callable[[], bool] | None:
         """Return a function that says whether an attempt is in flight; None where its limit is not hard.
@@ -233,12 +232,17 @@ def is_covered(decision: Decision, model: str, worst_usd: Mapping[str, float]) -
     return model == decision.model or worst_usd.get(model, math.inf) <= decision.reserved_usd
 
 
+def started_by(log: object) -> object:
+    """Return when a provider was last called, as LiteLLM's log of a call says; None where none was."""
+    return getattr(log, "model_call_details", {}).get("api_call_start_time")
+
+
 def _without_route(model: str) -> str:
     """Return the last part of a model's name."""
     return model.rpartition("/")[2]
 
 
-def _handled() -> tuple[int | None, BaseException | None]:
+def handled_error() -> tuple[int | None, BaseException | None]:
     """Return the error that is being handled, and its `id`: LiteLLM repeats a call while it handles its failure."""
     error = sys.exc_info()[1]
     return (None, None) if error is None else (id(error), error)

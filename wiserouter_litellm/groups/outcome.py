@@ -64,8 +64,25 @@ def outcome_of(error: BaseException | None, *, earlier: int | None = None) -> Ou
     >>> outcome_of(httpx.ConnectError("refused")), outcome_of(httpx.ReadTimeout("no answer"))
     ('unbilled', 'unknown')
     """
-    verdicts = {verdict for link in _chain(error, earlier) if (verdict := _verdict(link)) is not None}
-    return "unbilled" if verdicts == {"unbilled"} else "unknown"
+    return "unbilled" if _verdicts(error, earlier) == {"unbilled"} else "unknown"
+
+
+def shows_sent(error: BaseException | None, *, earlier: int | None = None) -> bool:
+    """Return True if the error of an attempt shows that its request may have reached a provider that bills it.
+
+    An error without a sign of either is no such error: LiteLLM may have failed while it built the request. Parameters
+    as in `outcome_of`.
+
+    Examples
+    --------
+    >>> shows_sent(httpx.ReadTimeout("no answer")), shows_sent(TypeError("'int' object is not iterable"))
+    (True, False)
+    """
+    return "unknown" in _verdicts(error, earlier)
+
+
+def _verdicts(error: BaseException | None, earlier: int | None) -> set[Outcome]:
+    return {verdict for link in _chain(error, earlier) if (verdict := _verdict(link)) is not None}
 
 
 def _chain(error: BaseException | None, earlier: int | None) -> Iterator[BaseException]:

@@ -362,7 +362,7 @@ class WiseCallback(Recorder):
         if not kwargs or reads_response(kwargs):  # without arguments, LiteLLM counts tokens, and no call follows
             return deployments
         scope = group.scope_resolver.scope_of(metadata_of(kwargs))
-        return marked_deployments(deployments, self.owner, group.name, scope)
+        return marked_deployments(deployments, self.owner, group.name, scope, kwargs.get("litellm_logging_obj"))
 
 
 def candidates_of(

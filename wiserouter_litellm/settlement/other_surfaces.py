@@ -19,7 +19,9 @@ from urllib.parse import parse_qs, urlsplit
 from wiserouter.integration import offload
 from wiserouter_litellm.billing.bill import bill_of, reported_usd
 from wiserouter_litellm.deployments.registry import Deployment, DeploymentInfo
+from wiserouter_litellm.groups.attempts import handled_error, started_by
 from wiserouter_litellm.groups.group import Group
+from wiserouter_litellm.groups.outcome import outcome_of, shows_sent
 from wiserouter_litellm.requests.origin import metadata_of
 from wiserouter_litellm.requests.parameters import is_kept
 from wiserouter_litellm.settlement.unpaid_costs import UnpaidCosts
@@ -109,7 +111,9 @@ class RecentIds:
             return True
 
 
-def marked_deployments(deployments: Iterable[Deployment], owner: str, group: str, scope: str) -> list[dict[str, Any]]:
+def marked_deployments(
+    deployments: Iterable[Deployment], owner: str, group: str, scope: str, log: object = None
+) -> list[dict[str, Any]]:
     """Return copies of deployments whose calls are charged after the answer.
 
     Parameters
@@ -120,20 +124,21 @@ def marked_deployments(deployments: Iterable[Deployment], owner: str, group: str
         The recorder whose log events charge the call.
     group, scope : str
         The group and the scope whose budget pays.
+    log : object
+        LiteLLM's log of the call, where there is one already.
     """
+    attempt = {"owner": owner, "group": group, "scope": scope, "earlier": handled_error()[0]}
+    attempt["started"] = str(started_by(log))
     return [
         {
             **one,
-            "model_info": {
-                **(one.get("model_info") or {}),
-                UNROUTED_KEY: {"owner": owner, "group": group, "scope": scope, "id": uuid.uuid4().hex},
-            },
+            "model_info": {**(one.get("model_info") or {}), UNROUTED_KEY: {**attempt, "id": uuid.uuid4().hex}},
         }
         for one in deployments
     ]
 
 
-def unrouted_mark(model_info: object, owner: str) -> Mapping[str, str] | None:
+def unrouted_mark(model_info: object, owner: str) -> Mapping[str, Any] | None:
     """Return the mark in a deployment's `model_info`, if this owner made it."""
     mark = model_info.get(UNROUTED_KEY) if isinstance(model_info, Mapping) else None
     return mark if isinstance(mark, Mapping) and mark.get("owner") == owner else None
@@ -191,7 +196,7 @@ async def acheck_left(group: Group, kwargs: Mapping[str, Any]) -> None:
 
 
 def charge_unrouted(
-    group: Group, mark: Mapping[str, str], kwargs: Mapping[str, Any], response: object, unpaid: UnpaidCosts
+    group: Group, mark: Mapping[str, Any], kwargs: Mapping[str, Any], response: object, unpaid: UnpaidCosts
 ) -> None:
     """Charge the call of a log event to the budget that its mark names, now or when its store answers again."""
     info = group.registry.find(_deployment_id(kwargs))
@@ -200,6 +205,39 @@ def charge_unrouted(
         unpaid.pay(group, cost_usd, mark["scope"])
     elif info is None:
         group.fault("uncounted_calls", "a deployment without a price answered a call")
+
+
+def note_failed(
+    groups: Mapping[str, Group],
+    owner: str,
+    seen: RecentIds,
+    model_info: object,
+    error: BaseException | None,
+    started: object,
+) -> None:
+    """Count a call that has failed as uncounted, unless it is none of these or was certainly not billed.
+
+    It was not where its error proves that, or where LiteLLM failed before it called a provider.
+
+    Parameters
+    ----------
+    groups, owner : mapping of str to Group, str
+        The groups by name, and the recorder whose mark says that a call is one of theirs.
+    seen : RecentIds
+        The ids of calls that were charged, or counted here.
+    model_info : object
+        That of the deployment that failed.
+    error : BaseException or None
+        The error.
+    started : object
+        When LiteLLM last called a provider for the request, as its log says.
+    """
+    mark = unrouted_mark(model_info, owner)
+    if mark is None or outcome_of(error, earlier=mark["earlier"]) == "unbilled":
+        return
+    may_be_billed = str(started) != mark["started"] or shows_sent(error, earlier=mark["earlier"])
+    if may_be_billed and seen.is_new(f"{mark['id']} failed"):
+        groups[mark["group"]].fault("uncounted_calls", "a call that is not routed failed, and may have been billed")
 
 
 def _cost_usd(group: Group, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> float:

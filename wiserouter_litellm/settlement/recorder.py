@@ -25,7 +25,7 @@ from wiserouter_litellm.conversations.continuations import keys_of_answer
 from wiserouter_litellm.conversations.feedback_keys import id_of_call, keys_to_try
 from wiserouter_litellm.conversations.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.groups.as_sent import refuse_as_sent
-from wiserouter_litellm.groups.attempts import OpenAttempt, OpenAttempts, is_covered
+from wiserouter_litellm.groups.attempts import OpenAttempt, OpenAttempts, is_covered, started_by
 from wiserouter_litellm.groups.group import DECISION_KEY, Group
 from wiserouter_litellm.groups.last_look import decided_again, follows, give_back, look_at
 from wiserouter_litellm.groups.signals import read_answer_signals
@@ -36,7 +36,7 @@ from wiserouter_litellm.settlement.blocked_answers import note_answer
 from wiserouter_litellm.settlement.call_times import times_of
 from wiserouter_litellm.settlement.events import about_to_be_sent, answering, attempted, info_of
 from wiserouter_litellm.settlement.judge import offer_answer
-from wiserouter_litellm.settlement.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
+from wiserouter_litellm.settlement.other_surfaces import RecentIds, charge_unrouted, note_failed, unrouted_mark
 from wiserouter_litellm.settlement.own_answers import is_of_earlier_call, read_event, unredacted
 from wiserouter_litellm.settlement.sessions import end_session, rate_session
 from wiserouter_litellm.settlement.unpaid_costs import UnpaidCosts
@@ -71,6 +71,7 @@ class Recorder(CustomLogger):
         self.registered: CustomLogger = self  # the callback by which LiteLLM reaches it
         self.attempts = OpenAttempts(self._end)
         self._unrouted_ids, self.unpaid = RecentIds(), UnpaidCosts()
+        self._note_failed = partial(note_failed, self.groups, self.owner, self._unrouted_ids)
         self._ending: set[asyncio.Task[None]] = set()
         note_unfinished_streams()
 
@@ -92,6 +93,7 @@ class Recorder(CustomLogger):
         attempt = self._attempt_of(info := about_to_be_sent(request_data))
         if attempt is not None and attempt.is_called_with(request_data, info):
             await self._aend(attempt.decision.id, exception)
+        self._note_failed(info, exception, started_by(request_data.get("litellm_logging_obj")))
 
     async def async_post_call_success_deployment_hook(
         self, request_data: dict[str, Any], response: Any, call_type: Any
@@ -103,14 +105,13 @@ class Recorder(CustomLogger):
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
-        model_info = answering(kwargs)
-        if marked := self.decision_of(model_info):
+        if marked := self.decision_of(model_info := answering(kwargs)):
             if is_of_earlier_call(self.attempts.get(marked.decision_id), kwargs):
                 return
             if marked.group.router.judge is not None:
                 offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
-            counts = is_part(kwargs) or may_be_counted(kwargs, response_obj)
             charge = partial(self._charge, marked, model_info, kwargs, response_obj)
+            counts = is_part(kwargs) or may_be_counted(kwargs, response_obj)
             await _off_the_loop(marked.group, charge, takes_long=counts)
         elif mark := self._unrouted(kwargs):
             group = self.groups[mark["group"]]
@@ -120,11 +121,11 @@ class Recorder(CustomLogger):
         """Presume the cost of an attempt that failed while it was answered, such as a stream that broke off."""
         if marked := self.decision_of(attempted(kwargs)):
             await self._aend(marked.decision_id, None)
+        self._note_failed(attempted(kwargs), kwargs.get("exception"), kwargs.get("api_call_start_time"))
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call, where it was a synchronous one."""
-        model_info = answering(kwargs)
-        if marked := self.decision_of(model_info):
+        if marked := self.decision_of(model_info := answering(kwargs)):
             if marked.group.router.judge is not None:
                 offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
             self._charge(marked, model_info, kwargs, response_obj)
@@ -136,6 +137,7 @@ class Recorder(CustomLogger):
         marked = self.decision_of(attempted(kwargs))
         if marked and (attempt := self.attempts.pop(marked.decision_id, None)):
             attempt.settle(kwargs.get("exception"))
+        self._note_failed(attempted(kwargs), kwargs.get("exception"), kwargs.get("api_call_start_time"))
 
     def settle_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Settle the attempt that this one follows, of whatever group, if no hook and no event has."""
@@ -355,8 +357,7 @@ class Recorder(CustomLogger):
         group, decision_id, mark = marked
         attempt = self.attempts.pop(decision_id, None)
         hard = group.hard if attempt is None else attempt.worst_usd is not None
-        info = info_of(group, model_info)
-        if info is None:
+        if (info := info_of(group, model_info)) is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
             return
