@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from wiserouter.integration import offload
 from wiserouter_litellm.billing.bill import bill_of, reported_usd
+from wiserouter_litellm.billing.cached_answers import is_of_cache
 from wiserouter_litellm.deployments.registry import Deployment, DeploymentInfo
 from wiserouter_litellm.groups.attempts import handled_error, started_by
 from wiserouter_litellm.groups.group import Group
@@ -199,6 +200,8 @@ def charge_unrouted(
     group: Group, mark: Mapping[str, Any], kwargs: Mapping[str, Any], response: object, unpaid: UnpaidCosts
 ) -> None:
     """Charge the call of a log event to the budget that its mark names, now or when its store answers again."""
+    if is_of_cache(kwargs):
+        return
     info = group.registry.find(_deployment_id(kwargs))
     cost_usd = float(kwargs.get("response_cost") or 0.0) if info is None else _cost_usd(group, kwargs, response, info)
     if cost_usd > 0:
