@@ -188,6 +188,7 @@ def _first_other(value: object, allowed: frozenset[str], rule: str) -> BrokenRul
 
 
 CHECKS: Mapping[str, Check] = {
+    "_alias_marker_forwarded_params": _object_of_litellm,
     "_encrypted_content_affinity_pinned": _only(True),
     "_mid_stream_fallback_controls": _object_of_litellm,
     "additional_drop_params": _dropped,

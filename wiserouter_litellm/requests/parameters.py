@@ -104,6 +104,9 @@ _MODELS = (
     *("custom_llm_provider", "model_list", "model_alias_map", "model_config", "silent_model", "use_litellm_proxy"),
 )
 
+_FLAGS = frozenset({"use_litellm_proxy"})
+"""Those that LiteLLM's auto routers add to each call as false, which changes nothing."""
+
 _ENDPOINTS = ("api_base", "api_version", "litellm_credential_name", "region_name")
 
 OWN_REFUSED = {
@@ -125,7 +128,7 @@ _ROUTER_KEYS = frozenset(
         *("mock_testing_fallbacks", "mock_testing_context_fallbacks", "mock_testing_content_policy_fallbacks"),
         *("mock_testing_rate_limit_error", "mock_tool_calls", "deployment", "user_api_key_auth"),
         *("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids"),
-        *("_encrypted_content_affinity_pinned", "_mid_stream_fallback_controls"),
+        *("_encrypted_content_affinity_pinned", "_mid_stream_fallback_controls", "_alias_marker_forwarded_params"),
     }
 )
 """Keys of LiteLLM's router that its own list of internal parameters leaves out."""
@@ -150,7 +153,7 @@ def broken_parameter(surface: str, kwargs: Mapping[str, Any]) -> tuple[str, str]
     if harmless.issuperset(kwargs):  # as almost always
         return None
     for name, value in kwargs.items():
-        if value is None or name in harmless:
+        if value is None or name in harmless or (value is False and name in _FLAGS):
             continue
         rule = _rule_of_name(surface, name)
         if rule is not None:
