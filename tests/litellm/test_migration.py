@@ -2,17 +2,21 @@
 
 import ast
 import asyncio
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import litellm
 import pytest
 import yaml
 
 from support.groups import HI, asked
-from support.providers import cost_usd, deployment
+from support.providers import URL, answer, cost_usd, deployment
+from support.semantic_router import stand_in
 from wiserouter import Budget
+from wiserouter.errors import UnknownPrice
 from wiserouter_litellm import attach
 from wiserouter_litellm.settings.proxy_settings import settings_of
 
@@ -25,7 +29,7 @@ def blocks(guide, language):
 
 BEFORE, AFTER = blocks("litellm-budgets.md", "python")
 (PROXY,) = blocks("litellm-budgets.md", "yaml")
-RULES, BUDGETED = blocks("litellm-auto-router.md", "python")
+RULES, BUDGETED, UTTERANCES = blocks("litellm-auto-router.md", "python")
 THRESHOLD, AMOUNT = blocks("routellm.md", "python")
 HARD_WORDS = (
     "Think step by step, then prove: does this distributed algorithm's function `f(x)` converge? Then write code."
@@ -104,6 +108,67 @@ async def test_a_budget_learns_which_hard_words_the_small_model_answers(provider
     assert asked(provider)[-30:].count("small") >= 24
     assert status().spent_usd == pytest.approx(billed_usd(provider), rel=1e-9)
     assert billed_usd(provider) < 0.5 * 60 * cost_usd("large")
+
+
+EMBEDDER = {
+    "model_name": "embedder",
+    "litellm_params": {"model": "openai/text-embedding-3-small", "api_base": URL, "api_key": "sk-provider"},
+}
+TEXTS = ("hello there, friend", "prove that this diverges", "something else")
+
+
+@pytest.fixture
+def utterances(provider, scope, monkeypatch):
+    """Return the names that the guide's block on utterances leaves, with an embedding model that counts two words."""
+
+    def answered(request):
+        if not request.url.path.endswith("/embeddings"):
+            return answer(request)
+        texts = json.loads(request.content)["input"]
+        rows = [[float("prove" in text), float("hello" in text), 0.2] for text in texts]
+        data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+        usage = {"prompt_tokens": 10, "total_tokens": 10}
+        return httpx.Response(200, json={"object": "list", "model": "embedder", "data": data, "usage": usage})
+
+    stand_in(monkeypatch)
+    provider.routes[0].mock(side_effect=answered)
+    deployments = [deployment(name, name) for name in ("small", "large")]
+    names = scope | {"json": json, "embedder": EMBEDDER, "deployments": deployments}
+    exec(UTTERANCES, names)
+    return names
+
+
+async def test_utterances_choose_a_model_by_an_embedding_of_each_request(provider, utterances):
+    for text in TEXTS:
+        await utterances["router"].acompletion(model="smart", messages=[{"role": "user", "content": text}])
+    chats = [name for name in asked(provider) if name in {"small", "large"}]
+    assert chats == ["small", "large", "small"]
+    assert asked(provider).count("text-embedding-3-small") >= 1 + len(TEXTS)  # the utterances, and each request
+
+
+async def test_the_budget_that_takes_the_place_of_utterances_asks_no_embedding_model(provider, utterances, settled):
+    exec(BUDGETED, utterances)
+    for text in TEXTS:
+        await utterances["router"].acompletion(model="smart", messages=[{"role": "user", "content": text}])
+    assert set(asked(provider)) <= {"small", "large"}
+    status = utterances["callback"].groups["smart"].router.status
+    await settled(lambda: status().charged == len(TEXTS))
+    assert status().spent_usd == pytest.approx(billed_usd(provider), rel=1e-9)
+
+
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+async def test_an_auto_router_before_a_budgeted_group_is_charged_to_it(provider, utterances, settled, limit):
+    callback = attach(utterances["router"], "large", budget=Budget(1.0, 60, limit=limit), cap_output_tokens=60)
+    for text in TEXTS:
+        await utterances["router"].acompletion(model="smart", messages=[{"role": "user", "content": text}])
+    status = callback.groups["large"].router.status
+    await settled(lambda: status().charged == 1)
+    assert status().spent_usd == pytest.approx(cost_usd("large"), rel=1e-9)
+
+
+async def test_a_budget_on_the_name_of_an_auto_router_is_refused(utterances):
+    with pytest.raises(UnknownPrice, match="'auto_router/smart' has no price: it is one of LiteLLM's auto routers"):
+        attach(utterances["router"], "smart", budget=Budget(1.0, 60))
 
 
 class Controller:

@@ -43,6 +43,16 @@ _SEARCHES_ONCE = re.compile(r"^perplexity/sonar(-pro)?$|^perplexity/sonar-reason
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
+_NO_PRICE = (
+    "price in LiteLLM's map: set input_cost_per_token and output_cost_per_token in its litellm_params (0 if it is "
+    "free), model_info.base_model, or `prices` in callback_settings.wiserouter"
+)
+_AUTO_ROUTER = (
+    "price: it is one of LiteLLM's auto routers, which only choose another group; take it out of this group, or give "
+    "the budget to the groups that it chooses"
+)
+
+
 def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> RateCard:
     """Return the rate card of a deployment as it stands in a LiteLLM router or configuration.
 
@@ -63,11 +73,7 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     figures = _figures(deployment)
     if own is None and (figures.get("input_cost_per_token") is None or figures.get("output_cost_per_token") is None):
         model = str(deployment["litellm_params"].get("model"))
-        raise UnknownPrice(
-            model,
-            "price in LiteLLM's map: set input_cost_per_token and output_cost_per_token in its litellm_params (0 if it "
-            "is free), model_info.base_model, or `prices` in callback_settings.wiserouter",
-        )
+        raise UnknownPrice(model, _AUTO_ROUTER if model.startswith("auto_router/") else _NO_PRICE)
     if own is None:
         _check_prices(deployment, figures)
     rates = tuple(rates_of(own) if own else _rates(figures, deployment))
