@@ -10,8 +10,10 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("busy machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy machines")  # a machine that is busy with other tests fails none of these
+# a machine that is busy with other tests fails none of these; each run draws other examples
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "max_examples": 60}
+settings.register_profile("busy machines", **BUSY)
+settings.load_profile("busy machines")
 
 os.environ.pop("COLUMNS", None)  # rich would keep to the width of the runner that set it, whatever a test sets later
 

@@ -21,7 +21,7 @@ def thinned(table, rng, share=(0.25, 0.25, 0.25, 0.25)):
 
 def test_intervals_hold_the_outcome_of_the_plan():
     rng, held = np.random.default_rng(0), {"reward": [], "cost_usd": []}
-    for seed in range(30):
+    for seed in range(20):
         table = make_table(2_000, rng)
         sparse = thinned(table, rng)
         train, test = random_halves(2_000, seed)
