@@ -31,6 +31,12 @@ NOT_SENT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def hurried_client(monkeypatch):
+    """Let OpenAI's client, which sends an embedding up to three times, not pause in between."""
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.0)
+
+
 @pytest.fixture(scope="module")
 def stub():
     with billing_stub() as running:
